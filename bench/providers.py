@@ -14,7 +14,7 @@ import time
 from typing import Any
 
 from mcpkit import Context, Provider, Server, Tool
-from mcpkit.providers.transforms import Kind, Prefix, Transform
+from mcpkit.providers.provider_and_transforms import Kind, Prefix, Transform
 from mcpkit.transports import Connection
 
 TOOLS = 1000

@@ -29,8 +29,8 @@ from pydantic_core import from_json
 
 from mcpkit._utils.exceptions import ArgumentsError, OutputError
 from mcpkit.schema import Arguments, Output, custom_schemas
+from mcpkit.schema.function_signatures import parameter
 from mcpkit.schema.patterns_and_formats import Email, Uri
-from mcpkit.schema.signature import parameter
 
 SMALL, LARGE = 64 * 1024, 4_000_000
 MOST_TIMES = 10

@@ -21,11 +21,10 @@ if TYPE_CHECKING:
     from .client.client_group import ClientGroup
     from .client.retries_and_timeouts import Retries, Timeout
     from .client.sync_client import SyncClient
-    from .components.completion import Complete
     from .components.component import Access
-    from .components.decorators import prompt, resource, tool
     from .components.dependencies import Ask, Depends, FromHeader, FromState
-    from .components.prompt import Prompt
+    from .components.prompts_and_completion import Complete, Prompt
+    from .components.registry_and_decorators import prompt, resource, tool
     from .components.resource import Resource, ResourceTemplate
     from .components.tool import ResultOptions, Task, Tool
     from .content.blocks import (
@@ -47,7 +46,7 @@ if TYPE_CHECKING:
     from .protocol.objects import Annotations, Icon, ToolAnnotations
     from .protocol.revisions import CacheHint
     from .providers.directory import resource_dir
-    from .providers.provider import Provider
+    from .providers.provider_and_transforms import Provider
     from .requests.log_handler import LogHandler
     from .server import Server
 else:
@@ -63,17 +62,16 @@ else:
             ".client.retries_and_timeouts": "Retries Timeout",
             ".client.sync_client": "SyncClient",
             "._utils.exceptions": "PromptError ProtocolError RegistrationError ResourceError ToolError",
-            ".components.completion": "Complete",
             ".context": "Context current_context",
             ".components.component": "Access",
             ".components.dependencies": "Ask Depends FromHeader FromState",
-            ".components.decorators": "prompt resource tool",
-            ".components.prompt": "Prompt",
+            ".components.registry_and_decorators": "prompt resource tool",
+            ".components.prompts_and_completion": "Complete Prompt",
             ".providers.directory": "resource_dir",
             ".components.resource": "Resource ResourceTemplate",
             ".components.tool": "ResultOptions Task Tool",
             ".content.blocks": "Audio EmbeddedResource File Image Message ResourceLink Text ToolResult assistant user",
-            ".providers.provider": "Provider",
+            ".providers.provider_and_transforms": "Provider",
             ".engine.included_providers_and_extensions": "Extension Registry",
             ".options": "HttpOptions Limits ServerOptions TaskOptions Timeouts",
             ".protocol.revisions": "CacheHint",

@@ -24,11 +24,11 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, NamedTuple, cast, o
 from typing_extensions import ParamSpec, TypeVar
 
 from ._utils.concurrency import current
-from .components.component_registry import ServerBase
+from .components.registry_and_decorators import ServerBase
 from .execution.coroutines import TIME_SLICE, finish_awaitable
 from .protocol import jsonrpc
 from .protocol.revisions import NOTIFICATIONS, SEVERITY
-from .requests.access import require, token_for
+from .requests.access_checks_and_error_responses import require, token_for
 from .requests.progress_and_logging import Reports, as_text, log_message
 from .requests.request_record import Call, CallContext, call_of
 

@@ -12,10 +12,9 @@ from ._utils.concurrency import run_shielded
 from ._utils.exceptions import RegistrationError
 from ._utils.option_checks import check_seconds, refuses_unknown
 from .components.component import check_icons, check_text, optional
-from .components.component_registry import ServerBase
-from .engine.engine import CustomRoute, Engine
+from .components.registry_and_decorators import ServerBase
+from .engine.engine_startup_gate_and_error_hooks import CustomRoute, Engine, ErrorHooks
 from .engine.included_providers_and_extensions import Registry
-from .engine.on_error_hooks import ErrorHooks
 from .engine.request_handlers_and_capabilities import Capabilities
 from .execution.lifespan import Lifespans
 from .execution.worker_processes import Processes
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
     from .auth.verifier import TokenVerifier
     from .components.component import Component
     from .engine.request_handlers_and_capabilities import Handler, TaskKeeper
-    from .identity.audit import AuditLog
+    from .identity.audit_and_revocation import AuditLog
     from .storage.base import Storage
     from .storage.encryption_keys import Keys
 
@@ -223,7 +222,7 @@ class Server(Serving, Registry, ServerBase):
         inner = chain.from_iterable(each.middleware.hooks for each in self.catalog.attached)
         hooks = (*self.middleware.hooks, *inner)
         if self.engine.auth is not None:
-            from .identity.audit import AuditMeter
+            from .identity.audit_and_revocation import AuditMeter
 
             self.on_audit.set_meters([hook for _, hook in hooks if isinstance(hook, AuditMeter)])
         handler: Handler = self.engine.methods.dispatch
@@ -345,7 +344,7 @@ class Server(Serving, Registry, ServerBase):
             await revocations.revoke(user_id, ttl)
             self.on_audit.emit("revocation", who)
             if (auth := self.engine.auth) is not None:
-                from .requests.access import verifier_context
+                from .requests.access_checks_and_error_responses import verifier_context
 
                 await auth.revoke(who, verifier_context(self.engine.runtime))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ..identity.audit import AuditEvent, AuditLog, AuditMeter
+    from ..identity.audit_and_revocation import AuditEvent, AuditLog, AuditMeter
     from .authorization_server.dev_auth import DevAuth, DevClient, DevUser
     from .introspection import Introspection
     from .jwt import Jwt
@@ -27,7 +27,7 @@ else:
     __getattr__ = late_names(
         globals(),
         {
-            "..identity.audit": "AuditLog AuditEvent AuditMeter",
+            "..identity.audit_and_revocation": "AuditLog AuditEvent AuditMeter",
             ".authorization_server.dev_auth": "DevAuth DevClient DevUser",
             ".introspection": "Introspection",
             ".jwt": "Jwt",

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Final
 
 from .._utils.option_checks import check_seconds
-from ..identity.audit import fetching
+from ..identity.audit_and_revocation import fetching
 from .http_client import DEFAULT_TIMEOUT, FetchError, HttpClient, SingleFlight
 from .issuer_documents import IssuerMetadata
 from .jws import MAX_TOKEN

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from copy import copy
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..identity.audit import fetching
+from ..identity.audit_and_revocation import fetching
 from .discovery import AuthorizationServerMetadata, authorization_server_urls
 from .http_client import AbandonedError, Document, FetchError, SingleFlight, fetch_document
 from .jws import read_jwk_set

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from starlette.routing import Route
 
-    from ..identity.audit import AuditLog
+    from ..identity.audit_and_revocation import AuditLog
     from ..identity.principals_and_scopes import Principal, Scopes
     from ..storage.base import Storage
     from ..storage.encryption_keys import Keys

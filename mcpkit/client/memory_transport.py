@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import AsyncExitStack
 
-from ..engine.engine import Served
+from ..engine.engine_startup_gate_and_error_hooks import Served
 from ..engine.message_dispatch import Connection
 from ..identity.principals_and_scopes import ANYONE, Principal
 from .client_messages import OutgoingMessage

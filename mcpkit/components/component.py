@@ -27,11 +27,11 @@ from ..options import Options, check_bool
 from ..protocol.jsonrpc import Json
 from ..protocol.objects import Icon
 from ..protocol.revisions import capability_path, knows, narrow
-from ..requests.error_responses import error_for_client
+from ..requests.access_checks_and_error_responses import error_for_client
 from ..requests.request_record import Call, CallContext, Make, finish, finish_call, make_result, run_limited
 from ..requests.timeouts_and_concurrency import CallLimits
 from ..schema import Arguments, Output, Signature
-from ..schema.signature import innermost
+from ..schema.function_signatures import innermost
 from .dependencies import context_type, hidden, is_hidden
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from ..protocol.jsonrpc import Json, is_object
 from ..protocol.revisions import ALL, CLIENT_METHODS, METHODS, CacheHint
 from ..requests.request_record import Call
 from ..schema import Arguments, Output
-from ..schema.signature import empty
+from ..schema.function_signatures import empty
 from .component import FunctionComponent, FunctionOptions
 
 

@@ -23,7 +23,7 @@ from typing import Annotated, Any, NamedTuple, TypeVar, Union, cast, get_args, g
 from .._utils.exceptions import MissingCapabilityError, RegistrationError
 from ..identity.principals_and_scopes import Principal
 from ..requests.request_record import Call, CallContext
-from ..schema.signature import empty, head, innermost
+from ..schema.function_signatures import empty, head, innermost
 
 T = TypeVar("T")
 

@@ -30,7 +30,6 @@ from ..protocol.jsonrpc import Json
 from ..protocol.objects import Annotations
 from ..protocol.revisions import CacheHint
 from ..requests.request_record import Call
-from .completion import Completable, Completers
 from .component import (
     FunctionComponent,
     FunctionOptions,
@@ -41,6 +40,7 @@ from .component import (
     optional,
 )
 from .dependencies import parameters_of, takes_principal
+from .prompts_and_completion import Completable, Completers
 
 # Async generator function that yields at each update.
 WatchFunction = Callable[..., AsyncGenerator[Any, None]]

@@ -26,17 +26,7 @@ from pydantic_core import CoreSchema, SchemaSerializer, core_schema, from_json, 
 
 from .._utils.exceptions import HandlerError, OutputError, ProtocolError, RegistrationError, exception_text
 from ..protocol.jsonrpc import SCALARS, Json, is_array, is_object, without
-from .blocks import (
-    ContentError,
-    LeaveLoop,
-    Steps,
-    WholeResult,
-    base64,
-    described,
-    path,
-    shown,
-    unreadable,
-)
+from .blocks import ContentError, LeaveLoop, Steps, WholeResult, base64, described, path, shown, unreadable
 from .iterators_and_third_party_values import NoFormError, encoder, is_file, items_of, renderer
 
 P = ParamSpec("P")

@@ -14,8 +14,16 @@ from typing_extensions import Self
 from .._utils.concurrency import Listeners
 from .._utils.exceptions import MissingCapabilityError, RegistrationError
 from ..components.component import Component, access_of, capabilities, json_object
-from ..components.component_registry import Catalog, CatalogOwner, Components
-from ..components.decorators import Build, Decorators, MethodOptions, check_is_function, marked
+from ..components.registry_and_decorators import (
+    Build,
+    Catalog,
+    CatalogOwner,
+    Components,
+    Decorators,
+    MethodOptions,
+    check_is_function,
+    marked,
+)
 from ..content.blocks import ExtensionResult, blocking_allowed
 from ..content.json_encoding import json_value
 from ..execution.lifespan import Lifespans
@@ -23,12 +31,22 @@ from ..identity.principals_and_scopes import Change
 from ..middleware.base import MiddlewareStack
 from ..protocol.jsonrpc import Json, is_object
 from ..protocol.revisions import ALL, RESULT_TYPES, knows, tree
-from ..providers.provider import Provider, ProviderWatch, check_kinds, check_provided
-from ..providers.transforms import KINDS, HiddenTags, Kind, Prefix, Transform, transformed
+from ..providers.provider_and_transforms import (
+    KINDS,
+    HiddenTags,
+    Kind,
+    Prefix,
+    Provider,
+    ProviderWatch,
+    Transform,
+    check_kinds,
+    check_provided,
+    transformed,
+)
 from ..requests.request_record import call_of
 
 if TYPE_CHECKING:
-    from ..providers.provider import Lookup
+    from ..providers.provider_and_transforms import Lookup
     from ..requests.request_record import CallContext
     from .base_tool_and_subscription_topic import Accept, SubscriptionTopic
 
@@ -64,7 +82,7 @@ class _Included:
         self.lifespans = Lifespans(source.lifespan) if has_lifespan else None
         self.lookup: Lookup | None = None
         if dynamic:
-            from ..providers.provider import Lookup
+            from ..providers.provider_and_transforms import Lookup
 
             self.lookup = Lookup(source, dynamic, transforms, home, self.lifespans)
 

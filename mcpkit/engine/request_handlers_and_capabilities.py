@@ -34,20 +34,24 @@ from ..protocol.revisions import (
     narrow_block,
     narrow_tool_result,
 )
-from ..requests.access import check_access
-from ..requests.error_responses import is_protocol_error, not_found, tool_error
+from ..requests.access_checks_and_error_responses import (
+    check_access,
+    is_protocol_error,
+    not_found,
+    tool_error,
+)
 from ..requests.request_record import Call
 from .included_providers_and_extensions import CompositeCatalog, Extension
-from .listing import Listing
+from .listing_and_visibility import Listing
 from .subscription_filters_and_delivery import check_keys
 
 if TYPE_CHECKING:
     from ..components.custom_methods import CustomMethod
-    from ..components.prompt import Prompt
+    from ..components.prompts_and_completion import Prompt
     from ..components.resource import Resource, ResourceTemplate
     from ..components.tool import AnyTool
     from ..content.blocks import ExtensionResult
-    from ..providers.transforms import Kind
+    from ..providers.provider_and_transforms import Kind
 
 # Maximum characters of a URI in `resources/read`, as it is matched against every template.
 _MAX_URI_LENGTH = 8192
@@ -421,7 +425,7 @@ class Methods:
         if found is not None:
             return found
         if catalog.providers and key not in part and len(key) <= _MAX_URI_LENGTH:
-            from ..providers.provider import find
+            from ..providers.provider_and_transforms import find
 
             found = await find(catalog.providers, self._lifespans, call, kind, key)
             if found is not None:
@@ -472,7 +476,7 @@ class Methods:
         if completer is None:
             return call.render({"completion": {"values": [], "total": 0, "hasMore": False}})
         await self._enter(call, component)
-        from ..components.completion import complete
+        from ..components.prompts_and_completion import complete
 
         return call.render({"completion": await complete(completer, value, filled, call)})
 

@@ -19,11 +19,11 @@ from ..identity.principals_and_scopes import LISTS, RESOURCES, Change, ListName,
 from ..protocol import jsonrpc
 from ..protocol.jsonrpc import is_array, is_object
 from ..protocol.revisions import SUBSCRIPTION_ID
-from ..requests.access import check_identified
+from ..requests.access_checks_and_error_responses import check_identified
 from ..requests.request_record import Call
 from .changes_between_processes import LoopQueue, Publisher, Receiver
 from .included_providers_and_extensions import CompositeCatalog, Extension
-from .subscription_access import Guards, Subscriber, Visibility, may_receive
+from .listing_and_visibility import Guards, Subscriber, Visibility, may_receive
 from .watch_functions import Watches
 
 if TYPE_CHECKING:

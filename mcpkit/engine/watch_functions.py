@@ -14,7 +14,7 @@ from .._utils.exceptions import ArgumentsError
 from ..components.component import is_template
 from ..content.uri_normalization import normalized
 from ..identity.principals_and_scopes import Change, Principal
-from ..providers.provider import ProviderWatch
+from ..providers.provider_and_transforms import ProviderWatch
 from .included_providers_and_extensions import CompositeCatalog
 
 if TYPE_CHECKING:

@@ -17,9 +17,16 @@ from .._utils.exceptions import HandlerError, ProtocolError, exception_text
 from .._utils.package import missing_package
 from ..context import Context
 from ..execution.coroutines import is_cancelled_from_outside
-from ..identity.audit import AuditMeter
+from ..identity.audit_and_revocation import AuditMeter
 from ..protocol.revisions import METHODS
-from ..requests.error_responses import code_of, is_input_required, is_masked, is_unexpected, ref_of, single
+from ..requests.access_checks_and_error_responses import (
+    code_of,
+    is_input_required,
+    is_masked,
+    is_unexpected,
+    ref_of,
+    single,
+)
 from ..requests.request_record import call_of
 from ..storage.base import TaskMeter
 from .base import CallNext, Request, Result, ToolCallResult
@@ -199,10 +206,7 @@ class Telemetry(AuditMeter, TaskMeter):
     """
 
     def __init__(
-        self,
-        *,
-        tracer_provider: TracerProvider | None = None,
-        meter_provider: MeterProvider | None = None,
+        self, *, tracer_provider: TracerProvider | None = None, meter_provider: MeterProvider | None = None
     ) -> None:
         try:
             from opentelemetry import context, metrics, propagate, trace

@@ -99,12 +99,7 @@ class FolderTemplate(ResourceTemplate):
     entries_inherit = False  # each file has its own media type, and is not the folder
 
     def __init__(
-        self,
-        folder: ResourceDir,
-        name: str,
-        *,
-        watch: bool,
-        **options: Unpack[ComponentOptions],
+        self, folder: ResourceDir, name: str, *, watch: bool, **options: Unpack[ComponentOptions]
     ) -> None:
         super().__init__(
             folder.open,

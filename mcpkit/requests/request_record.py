@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from ..auth.verifier import TokenVerifier
     from ..execution.worker_processes import Processes
     from ..execution.worker_threads import Threads
-    from ..identity.audit import AuditLog
+    from ..identity.audit_and_revocation import AuditLog
     from ..identity.principals_and_scopes import Principal, Scopes
     from ..options import Limits, ServerOptions, Timeouts
     from ..storage.base import Storage, TaskMeter
@@ -126,7 +126,7 @@ class Runtime:
     @cached_property
     def audit(self) -> AuditLog:
         """Audit log of logins, refusals and similar events, imported on first use."""
-        from ..identity.audit import AuditLog
+        from ..identity.audit_and_revocation import AuditLog
 
         return AuditLog(lambda: self.keys)
 

@@ -20,7 +20,7 @@ from ..execution.worker_threads import end_child, forks, is_fatal
 from ..identity.principals_and_scopes import Principal
 from ..protocol import jsonrpc
 from ..protocol.jsonrpc import Outcome
-from .error_responses import error_response
+from .access_checks_and_error_responses import error_response
 from .request_record import Call
 
 # Takes the response to one message, or None without a response; and the exception behind it, if there is one.

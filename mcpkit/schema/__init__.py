@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from .._utils.exceptions import UnresolvedHint
 from ..protocol.objects import MirroredParameter
-from .arguments import Arguments
-from .signature import Parameter, Signature
+from .argument_validation_and_repair import Arguments
+from .function_signatures import Parameter, Signature
 from .structured_output import Output
 
 __all__ = ["Arguments", "MirroredParameter", "Output", "Parameter", "Signature", "UnresolvedHint"]

@@ -16,10 +16,10 @@ from ..content.blocks import Steps, shown
 from ..content.json_encoding import check_sendable
 from ..protocol.jsonrpc import Json, is_array, is_object, without
 from . import json_schema
-from .arguments import Arguments, mirrored, repaired
+from .argument_validation_and_repair import Arguments, mirrored, repaired
+from .function_signatures import key_parameters, parameter
 from .json_schema import Described, JsonType, published, subschemas
 from .patterns_and_formats import FORMATS, matches
-from .signature import key_parameters, parameter
 from .validation_errors import Fault, Reader, holds_secret, kind_of, problems_of
 from .value_validators import refusal
 
@@ -256,26 +256,14 @@ def described(option: str, schema: Json) -> tuple[Described, Callable[[], Reader
 
 @overload
 def json_type(
-    cls: type[T],
-    *,
-    schema: Any,
-    encode: Callable[[T], Any],
-    decode: Callable[[Any], T] | None = None,
+    cls: type[T], *, schema: Any, encode: Callable[[T], Any], decode: Callable[[Any], T] | None = None
 ) -> type[T]: ...
 @overload
 def json_type(
-    cls: None = None,
-    *,
-    schema: Any,
-    encode: Callable[[Any], Any],
-    decode: Callable[[Any], Any] | None = None,
+    cls: None = None, *, schema: Any, encode: Callable[[Any], Any], decode: Callable[[Any], Any] | None = None
 ) -> Callable[[type[T]], type[T]]: ...
 def json_type(
-    cls: Any = None,
-    *,
-    schema: Any,
-    encode: Callable[[Any], Any],
-    decode: Callable[[Any], Any] | None = None,
+    cls: Any = None, *, schema: Any, encode: Callable[[Any], Any], decode: Callable[[Any], Any] | None = None
 ) -> Any:
     """Register the JSON form of a class, for arguments, results, and fields of other types.
 

@@ -23,11 +23,11 @@ from ..content.iterators_and_third_party_values import is_struct
 from ..content.json_encoding import check_sendable
 from ..protocol.jsonrpc import Json, is_array, is_object, without
 from . import patterns_and_formats
-from .arguments import Arguments, from_validator
+from .argument_validation_and_repair import Arguments, from_validator
 from .fast_path_for_builtin_types import describe
+from .function_signatures import Parameter, empty, key_parameters, parameter
 from .json_schema import inlined, published, target
 from .pydantic_validators import validator_of
-from .signature import Parameter, empty, key_parameters, parameter
 from .validation_errors import expected, is_secret, problems
 from .value_validators import validator
 

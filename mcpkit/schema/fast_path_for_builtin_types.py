@@ -23,8 +23,8 @@ from typing_extensions import LiteralString, NoExtraItems, is_typeddict
 from ..protocol.jsonrpc import Json
 from ..protocol.objects import KEYWORD, ParamHeader
 from . import json_schema, patterns_and_formats, value_validators
+from .function_signatures import classes_of, empty, fields_of, is_bare, last_text
 from .json_schema import Described, Mode
-from .signature import classes_of, empty, fields_of, is_bare, last_text
 
 
 def describe(annotation: Any, mode: Mode = "validation") -> Described:

@@ -30,8 +30,8 @@ from ..content.json_encoding import (
 from ..protocol.jsonrpc import Json, is_object, without
 from . import json_schema
 from .fast_path_for_builtin_types import describe
+from .function_signatures import empty, is_bare
 from .json_schema import Described, published
-from .signature import empty, is_bare
 from .value_validators import validator
 
 if TYPE_CHECKING:
@@ -213,7 +213,7 @@ class Output:
 
     def _misfit(self, value: Any, data: Any, error: ValidationError) -> OutputError:
         """Return the error with the places at which a result does not match its schema."""
-        from .arguments import from_validator
+        from .argument_validation_and_repair import from_validator
         from .validation_errors import Reader, problems_of
 
         infinite = infinite_places(value)

@@ -25,9 +25,9 @@ from .._utils.exceptions import RegistrationError
 from ..content.iterators_and_third_party_values import attrs_fields, is_struct, struct_fields
 from ..protocol.jsonrpc import Json, is_array, is_object
 from . import patterns_and_formats
+from .function_signatures import classes_of, fields_of, hints_of, last_text
 from .json_schema import Described, JsonType, any_of, default_value, is_incoming, json_types
 from .pydantic_validators import copied, core_of
-from .signature import classes_of, fields_of, hints_of, last_text
 from .value_validators import CONSTRAINTS
 
 _Convert = Callable[[Any], Any]

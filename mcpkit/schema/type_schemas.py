@@ -24,6 +24,7 @@ from ..content.iterators_and_third_party_values import is_struct
 from ..content.json_encoding import is_named_tuple, member_name, serializing
 from ..protocol.jsonrpc import Json, is_object
 from . import json_schema, patterns_and_formats, third_party_types
+from .function_signatures import check_copied, hints_of, last_text
 from .json_schema import Described, Mode
 from .pydantic_validators import (
     INTEGER_KEY,
@@ -36,7 +37,6 @@ from .pydantic_validators import (
     scheme_pattern,
     validating,
 )
-from .signature import check_copied, hints_of, last_text
 
 # Subscribed with what is only known at run time, which no type checker follows.
 _TUPLE: Any = tuple

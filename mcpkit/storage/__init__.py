@@ -24,13 +24,4 @@ else:
         },
     )
 
-__all__ = [
-    "Memory",
-    "PubSub",
-    "Queue",
-    "Redis",
-    "Sqlite",
-    "Storage",
-    "Store",
-    "StoredValue",
-]
+__all__ = ["Memory", "PubSub", "Queue", "Redis", "Sqlite", "Storage", "Store", "StoredValue"]

@@ -311,10 +311,7 @@ class Subscription:
     __slots__ = ("_listener", "_missed", "topic")
 
     def __init__(
-        self,
-        topic: str,
-        listener: Callable[[str], None],
-        missed: Callable[[], None] | None,
+        self, topic: str, listener: Callable[[str], None], missed: Callable[[], None] | None
     ) -> None:
         self.topic = topic
         self._listener = listener

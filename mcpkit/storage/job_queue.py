@@ -86,14 +86,7 @@ class Queue(Protocol):
     """
 
     async def add(
-        self,
-        key: str,
-        value: bytes,
-        *,
-        queue: str,
-        owner: str,
-        max_open: int,
-        max_open_per_owner: int,
+        self, key: str, value: bytes, *, queue: str, owner: str, max_open: int, max_open_per_owner: int
     ) -> Added:
         """Add a job that may be taken at once.
 

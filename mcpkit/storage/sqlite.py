@@ -19,7 +19,7 @@ from pydantic_core import from_json, to_json
 
 from .base import StoredValue, Subscription, check_put, take_tokens
 from .job_queue import Added, Job, LeasedJobs, Message, QueueStats, RoundRobin, check_job, server_of
-from .sqlite_database import Database, Row, Synchronous, transaction
+from .sqlite_connections_and_tables import Database, Row, Synchronous, transaction
 
 logger = logging.getLogger(__name__)
 

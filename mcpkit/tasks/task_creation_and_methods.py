@@ -17,10 +17,10 @@ from ..identity.principals_and_scopes import Change, digest_of, owner_of
 from ..options import TaskOptions
 from ..protocol.jsonrpc import Json, Outcome, is_object
 from ..protocol.revisions import TASKS, tree
-from ..requests.access import Guarded, check_access
+from ..requests.access_checks_and_error_responses import Guarded, check_access
 from ..requests.request_record import Call, call_of
 from .input_required import TaskDialogue
-from .queue_worker import Runner
+from .queue_polling_and_leases import Runner
 from .task_execution_and_notifications import LoopTasks, TaskRuns
 from .task_records import (
     StoredTask,
@@ -34,7 +34,7 @@ from .task_records import (
 
 if TYPE_CHECKING:
     from ..context import Context
-    from ..engine.engine import Engine
+    from ..engine.engine_startup_gate_and_error_hooks import Engine
 
 logger = logging.getLogger(__name__)
 

@@ -21,12 +21,12 @@ from ..identity.principals_and_scopes import Change as TaskChange
 from ..protocol.jsonrpc import Outcome
 from ..protocol.jsonrpc_validation import Request
 from ..protocol.revisions import HANDSHAKE, Client, Envelope, Handshake, Stateless
-from ..requests.error_responses import tool_error
+from ..requests.access_checks_and_error_responses import tool_error
 from ..requests.request_record import Call
 from ..requests.running_requests import Calls
 from ..storage.job_queue import Job
 from .input_required import TaskChannel, TaskDialogue
-from .queue_worker import DRAINED, Lease, Runner
+from .queue_polling_and_leases import DRAINED, Lease, Runner
 from .task_records import (
     Change,
     LostError,
@@ -38,8 +38,8 @@ from .task_records import (
 )
 
 if TYPE_CHECKING:
-    from ..engine.engine import Engine
-    from ..identity.revocation import Revocation
+    from ..engine.engine_startup_gate_and_error_hooks import Engine
+    from ..identity.audit_and_revocation import Revocation
 
 logger = logging.getLogger(__name__)
 

@@ -20,7 +20,7 @@ from ..options import HttpOptions
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from ..engine.engine import Engine, Served
+    from ..engine.engine_startup_gate_and_error_hooks import Engine, Served
     from .http.asgi import HttpApp
     from .http.run import UvicornOptions
     from .in_process import SdkServer

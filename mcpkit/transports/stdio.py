@@ -15,7 +15,7 @@ from contextlib import suppress
 
 from .._utils.concurrency import refuse_loop, require_loop
 from .._utils.exceptions import ProtocolError
-from ..engine.engine import Engine, Served
+from ..engine.engine_startup_gate_and_error_hooks import Engine, Served
 from ..engine.message_dispatch import Connection
 from ..identity.principals_and_scopes import ANYONE, Principal, checked_principal
 from .pipes import Framing, PipeInput, PipeOutput

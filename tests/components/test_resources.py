@@ -13,7 +13,7 @@ from pydantic import Field
 
 from mcpkit import Context, Image, ProtocolError, Resource, ResourceLink, Server, assistant, user
 from mcpkit._utils.exceptions import OutputError
-from mcpkit.components.prompt import to_messages
+from mcpkit.components.prompts_and_completion import to_messages
 from mcpkit.exceptions import RegistrationError
 from mcpkit.testing import TestClient, connect
 from tests.helpers.tables import each_row

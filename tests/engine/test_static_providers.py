@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpkit import Context, Provider, RegistrationError, Registry, Resource, ResourceTemplate, Server, Tool
-from mcpkit.providers.transforms import KINDS, Kind, Prefix, Transform
+from mcpkit.providers.provider_and_transforms import KINDS, Kind, Prefix, Transform
 from mcpkit.testing import connect
 from mcpkit.transports import Connection
 from tests.helpers.waiting import until

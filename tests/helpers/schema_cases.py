@@ -24,7 +24,7 @@ from typing_extensions import NotRequired, TypedDict
 
 from mcpkit._utils.exceptions import ArgumentsError
 from mcpkit.schema import Arguments
-from mcpkit.schema.signature import parameter
+from mcpkit.schema.function_signatures import parameter
 
 Case = tuple[Any, Any, list[tuple[Any, Any]], list[Any]]
 """A type, its schema, what it accepts with what that becomes, and what it refuses."""

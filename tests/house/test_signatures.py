@@ -12,7 +12,12 @@ import docstring_parser
 import mcpkit
 from mcpkit import Extension, Prompt, Resource, ResourceTemplate, Server, Tool
 from mcpkit.components.component import FunctionOptions
-from mcpkit.components.decorators import MethodOptions, PromptOptions, ResourceOptions, ToolOptions
+from mcpkit.components.registry_and_decorators import (
+    MethodOptions,
+    PromptOptions,
+    ResourceOptions,
+    ToolOptions,
+)
 from mcpkit.extensions import CustomMethod
 
 FREE = {"tool": mcpkit.tool, "resource": mcpkit.resource, "prompt": mcpkit.prompt}

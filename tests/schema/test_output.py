@@ -32,7 +32,7 @@ from mcpkit import Server
 from mcpkit._utils.exceptions import OutputError, RegistrationError
 from mcpkit.protocol.jsonrpc import encode
 from mcpkit.schema import Output
-from mcpkit.schema.signature import empty
+from mcpkit.schema.function_signatures import empty
 from mcpkit.testing import connect
 from tests.helpers.schema_cases import Place, Point
 from tests.helpers.tables import each_row

@@ -18,7 +18,7 @@ from typing_extensions import NotRequired, TypedDict
 from mcpkit._utils.exceptions import ArgumentsError
 from mcpkit.schema import Arguments, custom_schemas
 from mcpkit.schema.elicitation_forms import Form
-from mcpkit.schema.signature import parameter
+from mcpkit.schema.function_signatures import parameter
 from tests.helpers.schema_cases import Color, Place, Point, arguments_of
 from tests.helpers.tables import each_row
 

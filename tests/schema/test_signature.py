@@ -12,7 +12,7 @@ from pydantic import Field
 from mcpkit._utils.exceptions import RegistrationError
 from mcpkit.schema import Arguments, Signature, UnresolvedHint
 from mcpkit.schema.docstrings import read
-from mcpkit.schema.signature import empty
+from mcpkit.schema.function_signatures import empty
 from tests.helpers.tables import each_row
 
 if TYPE_CHECKING:

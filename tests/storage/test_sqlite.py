@@ -13,7 +13,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from mcpkit.storage import Sqlite, sqlite, sqlite_database
+from mcpkit.storage import Sqlite, sqlite, sqlite_connections_and_tables
 from mcpkit.storage.sqlite import _delete_expired
 from tests.helpers.engines import LINE, add, done, eventually, put
 from tests.helpers.waiting import DEFAULT_TIMEOUT, Clock, until
@@ -91,8 +91,8 @@ async def test_earlier_format_is_migrated_and_later_format_refused(path: Path, m
     with closing(Sqlite(path)) as before:
         home = before.store_id
         await before.write("a", {"x": "1"}, 60)
-        later = (*sqlite_database._MIGRATIONS, ("ALTER TABLE records ADD COLUMN more TEXT",))
-        monkeypatch.setattr(sqlite_database, "_MIGRATIONS", later)
+        later = (*sqlite_connections_and_tables._MIGRATIONS, ("ALTER TABLE records ADD COLUMN more TEXT",))
+        monkeypatch.setattr(sqlite_connections_and_tables, "_MIGRATIONS", later)
         with closing(Sqlite(path)) as after:
             assert await after.read("a") == {"x": "1"}
             assert after.store_id == home
@@ -100,7 +100,9 @@ async def test_earlier_format_is_migrated_and_later_format_refused(path: Path, m
         await before.write("a", {"x": "2"}, 60)  # who has it open goes on
         assert await before.read("a") == {"x": "2"}
     with closing(sqlite3.connect(path)) as file:
-        assert file.execute("PRAGMA user_version").fetchone() == (len(sqlite_database._MIGRATIONS) + 1,)
+        assert file.execute("PRAGMA user_version").fetchone() == (
+            len(sqlite_connections_and_tables._MIGRATIONS) + 1,
+        )
     with closing(Sqlite(path)) as older, pytest.raises(OSError, match="later version"):
         await older.read("a")
 
@@ -118,7 +120,7 @@ def locked(path: Path, how: str) -> Iterator[None]:
 
 
 async def test_lasting_lock_raises_timeout_for_all_waiting_writes(shared, path, monkeypatch) -> None:
-    monkeypatch.setattr(sqlite_database, "DEFAULT_TIMEOUT", 0.5)
+    monkeypatch.setattr(sqlite_connections_and_tables, "DEFAULT_TIMEOUT", 0.5)
     await shared.write("a", {"x": "1"}, 60)
     shared.close()  # the next connection has the patience of the test
     with locked(path, "IMMEDIATE"):
@@ -212,7 +214,7 @@ def network_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         f"50 27 0:50 / {folder.as_posix().replace(' ', chr(92) + '040')} rw,relatime shared:1 - nfs4 nas:/x rw\n"
         f"51 50 0:51 / {folder.as_posix().replace(' ', chr(92) + '040')}/local rw - xfs /dev/vdb rw\n"
     )
-    monkeypatch.setattr(sqlite_database, "_MOUNTS", lines)
+    monkeypatch.setattr(sqlite_connections_and_tables, "_MOUNTS", lines)
     return folder
 
 
@@ -245,7 +247,7 @@ def test_failing_read_is_logged_once_and_retried(shared: Sqlite, path: Path, cap
     messages: list[str] = []
     leave = shared.subscribe("t", messages.append)
     with monkeypatch.context() as patch:
-        patch.setattr(sqlite_database.Database, "read_now", failing)
+        patch.setattr(sqlite_connections_and_tables.Database, "read_now", failing)
         eventually(lambda: failing.call_count > 3)
     asyncio.run(shared.publish("t", "a"))
     eventually(lambda: messages == ["a"])

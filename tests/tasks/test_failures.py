@@ -9,8 +9,8 @@ import pytest
 
 from mcpkit import Context, ProtocolError, Server, Task, TaskOptions, Timeouts
 from mcpkit.storage import Memory
-from mcpkit.tasks import queue_worker as runner
-from mcpkit.tasks.queue_worker import LOST
+from mcpkit.tasks import queue_polling_and_leases as runner
+from mcpkit.tasks.queue_polling_and_leases import LOST
 from mcpkit.testing import TestClient, connect
 from tests.helpers.engines import FailingMemory, When
 from tests.helpers.task_client import KNOWS_TASKS, OVER, accepted, begin, get_task

@@ -15,7 +15,7 @@ import pytest
 
 from mcpkit.storage import Memory
 from mcpkit.storage.job_queue import Job, Queue
-from mcpkit.tasks.queue_worker import AbandonedJobs, Lease, LeaseRenewer, Runner
+from mcpkit.tasks.queue_polling_and_leases import AbandonedJobs, Lease, LeaseRenewer, Runner
 from tests.helpers.engines import done
 from tests.helpers.waiting import Clock, until
 
@@ -160,7 +160,7 @@ async def test_failing_take_is_logged_and_retried(engine: Memory, caplog: pytest
         await until(lambda: queue.calls["take"] > 3)
         queue.error = None
         await until(lambda: work.running == 3)
-    assert [record.message for record in caplog.records if record.module == "queue_worker"] == [
+    assert [record.message for record in caplog.records if record.module == "queue_polling_and_leases"] == [
         "tasks cannot be taken from the queue; mcpkit tries again: it is away",
         "tasks are taken from the queue again",
     ]

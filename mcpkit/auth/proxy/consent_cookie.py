@@ -24,8 +24,8 @@ from urllib.parse import urlsplit
 from starlette.requests import Request
 from starlette.responses import Response
 
+from ...identity.audit_and_revocation import Revocations
 from ...identity.principals_and_scopes import digest_of, user
-from ...identity.revocation import Revocations
 from ..authorization_server.consent_page import AuthorizationRequest
 from ..authorization_server.html_pages import set_cookie
 from ..authorization_server.oauth_clients import is_local, is_registration, is_web

@@ -12,7 +12,7 @@ from pydantic_core import SchemaValidator, ValidationError, from_json
 from ..._utils.exceptions import ArgumentsError, RegistrationError, ToolError
 from ...protocol.jsonrpc import Json, encode, is_object
 from ...protocol.objects import KEYWORD, MirroredParameter
-from ...schema.arguments import from_validator, mirrored
+from ...schema.argument_validation_and_repair import from_validator, mirrored
 from ...schema.fast_path_for_builtin_types import describe
 from ...schema.value_validators import validator
 from ..call_results import CallResult, InvalidResultError

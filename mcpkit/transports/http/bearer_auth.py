@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ..._utils.exceptions import ChallengeError
 from ...auth import verifier as verifiers
 from ...auth.verifier import AccessToken, InvalidTokenError, TokenVerifier
-from ...identity.audit import measuring
+from ...identity.audit_and_revocation import measuring
 from ...identity.principals_and_scopes import ANYONE, Principal, digest_of
 from ...protocol import http_headers
 from ...protocol.http_headers import caller_at
@@ -24,9 +24,8 @@ from .request import UnreadError
 from .response import UNDECIDED, Exchange, Receive, RefusedError, Send, headers_of
 
 if TYPE_CHECKING:
-    from ...identity.audit import AuditLog
+    from ...identity.audit_and_revocation import AuditLog, Revocation, Revocations
     from ...identity.principals_and_scopes import Scopes
-    from ...identity.revocation import Revocation, Revocations
 
 logger = logging.getLogger(__name__)
 

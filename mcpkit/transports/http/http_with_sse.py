@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from sse_starlette import EventSourceResponse
 
     from ..._utils.exceptions import ProtocolError
-    from ...identity.revocation import Revocation
+    from ...identity.audit_and_revocation import Revocation
 
 logger = logging.getLogger(__name__)
 

@@ -34,8 +34,8 @@ from .sessions.loop_state import LoopState
 from .stateless import is_stateless, serve_stateless, unknown_revision
 
 if TYPE_CHECKING:
-    from ...engine.engine import Engine
-    from ...identity.revocation import Revocation
+    from ...engine.engine_startup_gate_and_error_hooks import Engine
+    from ...identity.audit_and_revocation import Revocation
     from .protected_resource import Protection, Resource
 
 logger = logging.getLogger(__name__)

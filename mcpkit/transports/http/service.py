@@ -30,7 +30,7 @@ from .sessions.loop_state import LoopState
 from .sessions.manager import SessionManager
 
 if TYPE_CHECKING:
-    from ...identity.revocation import Revocation
+    from ...identity.audit_and_revocation import Revocation
     from ...storage.base import PubSub
     from .http_with_sse import Pipe
 

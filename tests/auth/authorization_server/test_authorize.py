@@ -9,7 +9,7 @@ import pytest
 
 from mcpkit.auth import DevClient, DevUser
 from mcpkit.auth.authorization_server.html_pages import Branding, check_branding, error_page, page
-from mcpkit.identity.audit import AuditEvent
+from mcpkit.identity.audit_and_revocation import AuditEvent
 from tests.helpers.oauth_flow import (
     CALLBACK,
     MCP,

@@ -8,7 +8,7 @@ from starlette.applications import Starlette
 
 from mcpkit._utils.exceptions import RegistrationError
 from mcpkit.auth import DevAuth, DevClient, DevUser, InvalidTokenError
-from mcpkit.identity.audit import AuditEvent
+from mcpkit.identity.audit_and_revocation import AuditEvent
 from mcpkit.storage import Sqlite
 from tests.helpers.oauth_flow import CALLBACK, ORIGIN, AuthServer, site
 from tests.helpers.tables import each_row

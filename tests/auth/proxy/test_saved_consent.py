@@ -11,8 +11,7 @@ import pytest
 from mcpkit import Scope
 from mcpkit.auth.jws import base64url_encode
 from mcpkit.auth.proxy.consent_cookie import FIELD
-from mcpkit.identity.audit import AuditEvent
-from mcpkit.identity.revocation import Revocations
+from mcpkit.identity.audit_and_revocation import AuditEvent, Revocations
 from tests.helpers.oauth_flow import (
     PROXY_MCP,
     PROXY_ORIGIN,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mcpkit import Limits, ResultOptions, Server
-from mcpkit.components.completion import MOST, MOST_COUNTED
+from mcpkit.components.prompts_and_completion import MOST, MOST_COUNTED
 from mcpkit.content.iterators_and_third_party_values import MAX_ITEMS
 from mcpkit.content.json_encoding import MAX_DEPTH
 from mcpkit.engine.message_dispatch import MAX_BATCH

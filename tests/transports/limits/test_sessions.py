@@ -331,7 +331,7 @@ async def test_locked_sqlite_gets_503_after_timeout(tmp_path, serve, monkeypatch
         async with serve(Server("s", storage=shared, secret_key="s" * 32)) as client:
             other.execute("BEGIN EXCLUSIVE")
             with monkeypatch.context() as patch:
-                patch.setattr("mcpkit.storage.sqlite_database.DEFAULT_TIMEOUT", 0.1)
+                patch.setattr("mcpkit.storage.sqlite_connections_and_tables.DEFAULT_TIMEOUT", 0.1)
                 assert (await client.post(initialize()).whole()).status == 503
             other.execute("ROLLBACK")
             await client.initialize()

@@ -33,7 +33,7 @@ from .loop_state import LoopState
 from .session_store import NewSessionId, RecordField, SessionRecord, SessionStore, SessionToken, or_busy
 
 if TYPE_CHECKING:
-    from ....identity.revocation import Revocation
+    from ....identity.audit_and_revocation import Revocation
 
 logger = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mcpkit import Context, Principal, Server
-from mcpkit.identity.revocation import MAX_CACHED_REVOCATIONS, Revocations
+from mcpkit.identity.audit_and_revocation import MAX_CACHED_REVOCATIONS, Revocations
 from mcpkit.storage import Memory
 from mcpkit.transports.http import protected_resource
 from mcpkit.transports.http.protected_resource import StreamExpiry

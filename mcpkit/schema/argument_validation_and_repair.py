@@ -15,8 +15,8 @@ from ..content.json_encoding import check_sendable
 from ..protocol.jsonrpc import Json, decode, is_array, is_object, without
 from ..protocol.objects import KEYWORD, MirroredParameter
 from .fast_path_for_builtin_types import describe
+from .function_signatures import Parameter, Signature, empty
 from .json_schema import Described, any_of, default_value, identity, published, subschemas
-from .signature import Parameter, Signature, empty
 from .value_validators import validator
 
 if TYPE_CHECKING:
