@@ -17,13 +17,15 @@ BENCH = Path(__file__).resolve().parent
 PAGE = BENCH.parent / "docs" / "reference" / "result-conversion.md"
 
 DEFINITIONS = """\
-import array, collections, datetime as dt, enum, io, ipaddress, pathlib, sqlite3, types, uuid
+import array, collections, datetime as dt, enum, io, ipaddress
+import pathlib, sqlite3, types, uuid
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from typing import NamedTuple
 
-import attrs, msgspec, numpy as np, pandas as pd, polars as pl, pydantic, sqlalchemy as sa
+import attrs, msgspec, numpy as np, pandas as pd, polars as pl
+import pydantic, sqlalchemy as sa
 
 
 class Color(enum.Enum):

@@ -1,6 +1,6 @@
 """Reads and runs the examples of a Markdown page.
 
-- Blocks marked `python` run in order, in one namespace for each page and in the page's own folder; they may `await`.
+- Blocks marked `python` run in order, in one namespace for each page and in the page's own folder.
 - One with `title="name.py"` is saved under that name instead and imported, so that later blocks can import it.
 - What a block prints stands in a block with `title="Output"` that follows it. In it `...` stands for any text within
   a line, for what differs from run to run.
@@ -11,11 +11,8 @@
 - A line `--8<-- "docs_src/..."` in a block stands for that file, as on the built page.
 """
 
-import ast
-import asyncio
 import contextlib
 import importlib
-import inspect
 import io
 import json
 import linecache
@@ -35,7 +32,7 @@ ROOT = Path(__file__).parents[2]
 _FENCE = re.compile(r"^(?P<indent> *)```(?P<language>\w*)(?P<options>[^\n`]*)$")
 _INCLUDED = re.compile(r'--8<-- "(docs_src/[^"]+)"\n')
 _TITLE = re.compile(r'title="([^"]*)"')
-_NOT_RUN = re.compile(r"<!-- not run: \S.* -->")
+_NOT_RUN = re.compile(r"<!-- not run: (\S.*) -->")
 _RUNNABLE = {"python", "console", "json"}
 SHOWN_ONLY = {"text", "diff"}
 
@@ -52,7 +49,12 @@ class Block(NamedTuple):
     language: str
     title: str | None
     text: str
-    is_run: bool
+    reason: str | None
+    """Why it is not run."""
+
+    @property
+    def is_run(self) -> bool:
+        return self.reason is None
 
     @property
     def is_output(self) -> bool:
@@ -80,8 +82,9 @@ def blocks_of(page: str) -> Iterator[Block]:
         text = "".join(f"{line[indent:]}\n" for line in lines[start:end])
         text = _INCLUDED.sub(lambda found: (ROOT / found[1]).read_text(), text)
         title = _TITLE.search(fence["options"])
-        is_run = _NOT_RUN.fullmatch(before) is None
-        yield Block(start + 1, fence["language"], title[1] if title else None, text, is_run)
+        mark = _NOT_RUN.fullmatch(before)
+        reason = mark[1] if mark else None
+        yield Block(start + 1, fence["language"], title[1] if title else None, text, reason)
         before = ""
         number = end + 1
 
@@ -104,7 +107,6 @@ class Runner:
         self.name = name
         self._folder = folder
         self._module = types.ModuleType("page_" + re.sub(r"\W", "_", name))
-        self._loop = asyncio.new_event_loop()
         self._printed: str | None = None
         self._status = 0
         self._imported: list[str] = []
@@ -143,7 +145,6 @@ class Runner:
                 logger.setLevel(old_level)
                 for handler in set(handlers) - set(old_handlers):
                     logger.removeHandler(handler)
-            self._close_loop()
 
     def _run(self, block: Block) -> bool:
         if block.is_output:
@@ -173,25 +174,12 @@ class Runner:
         self._imported.append(name)
         return self._capture(f"import {name}\n", block.line)
 
-    def _close_loop(self) -> None:
-        tasks = asyncio.all_tasks(self._loop)
-        for task in tasks:
-            task.cancel()
-        self._loop.run_until_complete(
-            asyncio.gather(*tasks, return_exceptions=True) if tasks else asyncio.sleep(0)
-        )
-        self._loop.run_until_complete(self._loop.shutdown_default_executor())
-        self._loop.close()
-
     def _capture(self, source: str, line: int) -> str:
         file = f"{self.name}:{line}"
         linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
-        code = compile(source, file, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
         output = io.StringIO()
         with contextlib.redirect_stdout(output):
-            outcome: Any = eval(code, self._module.__dict__)
-            if inspect.isawaitable(outcome):
-                self._loop.run_until_complete(outcome)
+            exec(compile(source, file, "exec"), self._module.__dict__)
         return output.getvalue()
 
     def _compare(self, block: Block) -> None:

@@ -105,7 +105,7 @@ answer = 42
 import asyncio
 from answer import answer
 
-await asyncio.sleep(0)
+asyncio.run(asyncio.sleep(0))
 print(answer, "ref 1a2b)")
 ```
 

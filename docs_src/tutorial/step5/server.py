@@ -23,13 +23,14 @@ class Note:
 
 
 def open_database() -> Iterator[sqlite3.Connection]:
-    """Open the database for one request, and commit when the request succeeds."""
+    """Open the database for one request, and commit if it succeeds."""
     path = os.environ.get("NOTES_DB", "notes.db")
     connection = sqlite3.connect(path, check_same_thread=False)
     try:
         with connection:
             connection.execute(
-                "create table if not exists notes (title primary key, body, folder)"
+                "create table if not exists notes"
+                " (title primary key, body, folder)"
             )
             yield connection
     finally:

@@ -23,13 +23,14 @@ class Note:
 
 
 def open_database() -> Iterator[sqlite3.Connection]:
-    """Open the database for one request, and commit when the request succeeds."""
+    """Open the database for one request, and commit if it succeeds."""
     path = os.environ.get("NOTES_DB", "notes.db")
     connection = sqlite3.connect(path, check_same_thread=False)
     try:
         with connection:
             connection.execute(
-                "create table if not exists notes (title primary key, body, folder)"
+                "create table if not exists notes"
+                " (title primary key, body, folder)"
             )
             yield connection
     finally:
@@ -89,7 +90,7 @@ async def delete_note(title: str, db: Database, ctx: Context) -> str:
     deleted = db.execute("delete from notes where title = ?", [title]).rowcount
     if not deleted:
         raise ToolError(
-            f"There is no note {title!r}. The resource notes://titles lists all."
+            f"There is no note {title!r}. notes://titles lists all notes."
         )
     return f"Deleted the note {title!r}."
 

@@ -39,7 +39,7 @@ class Note:
 
 
 def open_database() -> Iterator[sqlite3.Connection]:
-    """Open the database for one request, and commit when the request succeeds."""
+    """Open the database for one request, and commit if it succeeds."""
     path = os.environ.get("NOTES_DB", "notes.db")
     connection = sqlite3.connect(path, check_same_thread=False)
     try:
@@ -118,7 +118,7 @@ async def delete_note(
     sql = "delete from notes where owner = ? and title = ?"
     if not db.execute(sql, [owner, title]).rowcount:
         raise ToolError(
-            f"There is no note {title!r}. The resource notes://titles lists all."
+            f"There is no note {title!r}. notes://titles lists all notes."
         )
     return f"Deleted the note {title!r}."
 
