@@ -27,8 +27,15 @@ from ..protocol.jsonrpc import Json
 from .console import write_json
 from .exit_status import CommandError, Status
 from .findings import exit_status_of
-from .login_tokens import Sender, delete_client_secret, oauth_for, save_client_secret
-from .saved_logins import Login, delete_login, load_logins
+from .saved_logins import (
+    Login,
+    Sender,
+    delete_client_secret,
+    delete_login,
+    load_logins,
+    oauth_for,
+    save_client_secret,
+)
 
 
 @click.group(

@@ -24,7 +24,7 @@ class Command(NamedTuple):
 
 GROUPS: Final = {
     "Write": (
-        Command("new", "new", "Create a project with a server, tests and a CI file."),
+        Command("new", "new_and_migrate:new", "Create a project with a server, tests and a CI file."),
         Command("run", "run", "Run a server over stdio or HTTP."),
         Command("check", "check.check_server", "Check a server for problems in hosts, models and clients."),
         Command("lock", "check.write_lockfile", "Write the lockfile of a server's interface."),
@@ -44,12 +44,12 @@ GROUPS: Final = {
         Command("install", "install:install", "Add a server to the configuration of a host."),
         Command("uninstall", "install:uninstall", "Remove a server from the configuration of a host."),
         Command("hosts", "hosts.list_hosts", "List hosts and the servers in their configurations."),
-        Command("bundle", "bundle.bundle", "Pack a server as an .mcpb bundle or a server.json."),
+        Command("bundle", "bundle", "Pack a server as an .mcpb bundle or a server.json."),
     ),
     "Operate": (
         Command("worker", "run:worker", "Run the tasks of a server in a separate process."),
         Command("auth", "auth", "Log in to protected servers, log out, check logins."),
-        Command("migrate", "migrate", "Rewrite servers of the official SDK for mcpkit."),
+        Command("migrate", "new_and_migrate:migrate", "Rewrite servers of the official SDK for mcpkit."),
     ),
 }  # fmt: skip
 """The commands, by purpose."""

@@ -20,11 +20,25 @@ from ..client.client_subscriptions import Change
 from ..protocol.jsonrpc import Json, is_object
 from ..protocol.objects import ResourceContents
 from ..protocol.revisions import METHODS
-from .console import write, write_json, write_stderr, write_table
-from .content_output import decode_base64, file_name_of_uri, save_content, write_content
+from .console import (
+    decode_base64,
+    file_name_of_uri,
+    save_content,
+    write,
+    write_content,
+    write_json,
+    write_stderr,
+    write_table,
+)
 from .exit_status import CommandError, Status
-from .key_values import parse_arguments, parse_key_values
-from .schema_summary import first_line, schema_of_prompt, schema_of_tool, signature
+from .key_values_and_usage import (
+    first_line,
+    parse_arguments,
+    parse_key_values,
+    schema_of_prompt,
+    schema_of_tool,
+    signature,
+)
 from .server_target import ServerTarget, client_command, interactive_client_command
 from .tool_calls import call_tool, connected_servers, find_tool, has_capability, not_found
 
@@ -59,7 +73,7 @@ async def call(
     """
     assert server.handlers is not None
     if all_revisions:
-        from .compare_revisions import compare_revisions
+        from .tool_calls import compare_revisions
 
         return await compare_revisions(server, tool, arguments, base, is_confirmed=yes)
     async with server.client() as client:

@@ -2,19 +2,39 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import multiprocessing
 import os
-from collections.abc import Mapping
+import signal
+import socket
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import aclosing, suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from .._utils.exceptions import ProtocolError
 from .._utils.python_safe_path import protect_children
+from ..options import Timeouts
+from ..protocol.jsonrpc import decode, is_id, is_object
 from .exit_status import CommandError
-from .server_loader import load_server
+from .reload.file_watcher import FileWatcher, watch_roots
+from .reload.session_state import DECLARED, failure_response
+from .reload.supervisor import DRAIN, child_environment, print_edits, print_status
+from .server_loader import load_server, program_arguments
 
 if TYPE_CHECKING:
+    from starlette.types import Receive, Scope, Send
+
     from ..server import Server
     from ..transports.http.asgi import HttpApp
+
 
 _VARIABLE: Final = "MCPKIT_RUN"
 """Environment variable with the server and the address of worker processes."""
@@ -104,3 +124,171 @@ def create_app(server: Server, address: Address, shutdown: float | None = None) 
     runtime = server.engine.runtime
     timeouts = runtime.timeouts if shutdown is None else replace(runtime.timeouts, shutdown=shutdown)
     return HttpApp(server.engine, Settings(runtime.limits, timeouts, public_url=public_url))
+
+
+# Restart after edits: the socket stays open, and the server process is replaced
+
+_KILL_DELAY: Final = 3.0
+"""Seconds after the grace period until the process is killed."""
+
+
+def run_reload_over_http(target: str, arguments: Sequence[str], address: Address) -> int:
+    """Serve at an address, and restart the server process when its code is edited.
+
+    Connections that arrive during a restart wait in the backlog of the socket.
+
+    Args:
+        target: The server on the command line.
+        arguments: Arguments of the server's own script.
+        address: The address to listen on.
+
+    Returns:
+        The exit status: 128 plus the signal number.
+
+    Raises:
+        CommandError: The target is neither a file nor a module, or watchfiles is not installed.
+        FileNotFoundError: The file does not exist.
+        OSError: The address cannot be listened on.
+    """
+    roots = watch_roots(target)
+    os.environ.update(child_environment())
+    protect_children()
+    with _bind(address) as listener:
+        port: int = listener.getsockname()[1]
+        print_status(f"serving {target}, watching Python files in {', '.join(map(str, roots))}")
+        process = _ServerProcess(target, arguments, listener, Address(address.host, port))
+        return asyncio.run(_supervise(process, roots))
+
+
+def _bind(address: Address) -> socket.socket:
+    [(family, kind, protocol, _, socket_address), *_] = socket.getaddrinfo(*address, type=socket.SOCK_STREAM)
+    listener = socket.socket(family, kind, protocol)
+    try:
+        if sys.platform != "win32":
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(socket_address)
+        listener.listen(2048)
+    except BaseException:
+        listener.close()
+        raise
+    return listener
+
+
+async def _supervise(process: _ServerProcess, roots: list[Path]) -> int:
+    loop = asyncio.get_running_loop()
+    stopped: asyncio.Future[int] = loop.create_future()
+
+    def stop(number: int) -> None:
+        if not stopped.done():
+            stopped.set_result(number)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        with suppress(NotImplementedError):  # on Windows, where SIGINT raises KeyboardInterrupt
+            loop.add_signal_handler(number, stop, number)
+    async with aclosing(FileWatcher(roots).edits()) as edits:
+        await anext(edits)  # from here on edits are noticed
+        exited = process.start()
+        edit = asyncio.ensure_future(anext(edits))
+        try:
+            while not stopped.done():
+                await asyncio.wait((edit, exited, stopped), return_when=asyncio.FIRST_COMPLETED)
+                if stopped.done():
+                    break
+                if edit.done():
+                    print_edits(edit.result())
+                    edit = asyncio.ensure_future(anext(edits))
+                    started_at = time.monotonic()
+                    await process.stop()
+                    exited = process.start()
+                    print_status(f"restarted after {time.monotonic() - started_at:.1f} s")
+                else:
+                    problem = f"the process exited with status {process.status}"
+                    print_status(f"{problem}; waiting for the next edit")
+                    exited = process.start(problem)
+        finally:
+            edit.cancel()
+            await asyncio.gather(edit, return_exceptions=True)
+            await process.stop()
+    return 128 + stopped.result()
+
+
+class _ServerProcess:
+    """The process that serves the socket now; `start` is called before everything else."""
+
+    def __init__(
+        self, target: str, arguments: Sequence[str], listener: socket.socket, address: Address
+    ) -> None:
+        self._options = (target, tuple(arguments), listener, address)
+
+    def start(self, problem: str | None = None) -> asyncio.Future[None]:
+        """Start a process, and return a future of its exit; with a problem it only reports that."""
+        self._process = multiprocessing.get_context("spawn").Process(
+            target=_serve, args=(*self._options, problem), name="mcpkit-server"
+        )
+        self._process.start()
+        self._exited = asyncio.get_running_loop().run_in_executor(None, self._process.join)
+        return self._exited
+
+    @property
+    def status(self) -> int | None:
+        """The exit status; None while the process runs."""
+        return self._process.exitcode
+
+    async def stop(self) -> None:
+        """Stop the process, and return when it has exited."""
+        self._process.terminate()
+        await asyncio.wait((self._exited,), timeout=DRAIN + _KILL_DELAY)
+        if not self._exited.done():
+            self._process.kill()
+            await self._exited
+
+
+def _serve(
+    target: str, arguments: Sequence[str], listener: socket.socket, address: Address, problem: str | None
+) -> None:
+    """Serve a socket until a signal stops this process."""
+    from ..transports.http.app_options import Settings
+    from ..transports.http.run import run_app
+
+    settings = Settings(timeouts=Timeouts(shutdown=DRAIN))
+    try:
+        if problem is not None:
+            raise CommandError(problem)
+        with program_arguments(target, arguments):
+            server = load_server(target).server
+        for name in DECLARED:
+            server.engine.declared.add(name)
+        app = create_app(server, address, shutdown=DRAIN)
+        run_app(app, app.settings, *address, {"workers": 1}, listener)
+    except CommandError as error:
+        if problem is None:
+            print_status(str(error))
+        failure_app = _FailureApp(str(error))
+        run_app(failure_app, settings, *address, {"workers": 1, "lifespan": "off"}, listener)
+
+
+class _FailureApp:
+    """ASGI app that responds to each request with the error in the code; a model reads it as a tool result.
+
+    Args:
+        problem: File, line and error.
+    """
+
+    def __init__(self, problem: str) -> None:
+        self._problem = (
+            f"The server cannot start: {problem}\nFix the code. The server restarts after the next edit."
+        )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive)
+        response = Response(self._problem, 503, {"Retry-After": "1"}, "text/plain")
+        if request.method == "POST":
+            try:
+                message: object = decode(await request.body())
+            except ProtocolError:
+                message = None
+            if is_object(message) and is_id(message.get("id")) and isinstance(message.get("method"), str):
+                response = JSONResponse(failure_response(message, self._problem))
+            elif is_object(message):  # a notification or a response
+                response = Response(status_code=202)
+        await response(scope, receive, send)

@@ -1,22 +1,286 @@
-"""Handlers for requests, log messages and progress of a server while a command runs."""
+"""Input from the user at the terminal: lines, yes-or-no questions, elicitation forms."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ..protocol.jsonrpc import Json
 from .console import ProgressDisplay, write_stderr
 from .exit_status import CommandError, Status
-from .key_values import parse_key_values
-from .terminal_forms import FormPrompt, Terminal
+from .key_values_and_usage import (
+    ConversionError,
+    KeyValue,
+    convert,
+    parse_json,
+    parse_key_values,
+    type_summary,
+)
 
 if TYPE_CHECKING:
-    from ..client.form_elicitation import FormRequest
+    from ..client.form_elicitation import FormField, FormRequest
     from ..client.url_elicitation import UrlRequest
+
+
+_MAX_LINE: Final = 64 * 1024
+"""Bytes of a line."""
+
+_LIMITS: Final = {
+    "minLength": "at least {} characters",
+    "maxLength": "at most {} characters",
+    "minimum": "at least {}",
+    "maximum": "at most {}",
+    "minItems": "at least {} items",
+    "maxItems": "at most {} items",
+    "format": "{}",
+}
+
+_TYPES: Final = {
+    "choice": "one of these",
+    "choices": "several of these, separated by commas",
+    "boolean": "y or n",
+}
+
+
+class Terminal:
+    """The terminal of the command, read without blocking the event loop."""
+
+    @property
+    def is_interactive(self) -> bool:
+        """True if standard input and standard error are a terminal."""
+        return sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
+
+    async def read_line(self, prompt: str) -> str | None:
+        """Read a line.
+
+        Args:
+            prompt: The text before the cursor.
+
+        Returns:
+            The line without its end; None at the end of the input (Ctrl+D).
+
+        Raises:
+            KeyboardInterrupt: The user has pressed Ctrl+C.
+        """
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[bytes | None] = loop.create_future()
+
+        def set_line(line: bytes | None) -> None:
+            if not future.done():
+                future.set_result(line)
+
+        with _handling_interrupt(loop, set_line), _reading_stdin(loop, set_line):
+            sys.stderr.write(prompt)
+            sys.stderr.flush()
+            line = await future
+        if line is None:
+            sys.stderr.write("\n")
+            raise KeyboardInterrupt
+        if not line:
+            sys.stderr.write("\n")
+            return None
+        return line.decode(sys.stdin.encoding or "utf-8", "replace").rstrip("\r\n")
+
+    async def confirm(self, question: str) -> bool:
+        """Read y or n until the user enters one of them; the end of the input means no.
+
+        Raises:
+            KeyboardInterrupt: The user has pressed Ctrl+C.
+        """
+        while True:
+            line = await self.read_line(f"{question} [y/n] ")
+            if line is None:
+                return False
+            if line.strip().casefold() in ("y", "yes", "n", "no"):
+                return line.strip().casefold().startswith("y")
+            write_stderr("  enter y or n")
+
+
+@contextmanager
+def _handling_interrupt(
+    loop: asyncio.AbstractEventLoop, set_line: Callable[[bytes | None], None]
+) -> Generator[None]:
+    """Let Ctrl+C end the question alone, and not the command."""
+
+    def interrupt(number: int, frame: object) -> None:
+        loop.call_soon_threadsafe(set_line, None)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def _reading_stdin(
+    loop: asyncio.AbstractEventLoop, set_line: Callable[[bytes | None], None]
+) -> Generator[None]:
+    descriptor = sys.stdin.fileno()
+    if os.name == "nt":  # event loops of Windows cannot wait for consoles
+
+        def read() -> None:
+            line = os.read(descriptor, _MAX_LINE)
+            loop.call_soon_threadsafe(set_line, line)
+
+        threading.Thread(target=read, name="mcpkit-terminal", daemon=True).start()
+        yield
+        return
+    loop.add_reader(descriptor, lambda: set_line(os.read(descriptor, _MAX_LINE)))
+    try:
+        yield
+    finally:
+        loop.remove_reader(descriptor)
+
+
+class FormPrompt:
+    """A form of a server, filled in from `--answer` options and at the terminal.
+
+    Args:
+        form: The form.
+        answers: The `--answer` options; those without a field in this form are ignored.
+
+    Attributes:
+        values: The values so far, by name of the field.
+
+    Raises:
+        ValueError: An answer does not match its field.
+    """
+
+    def __init__(self, form: FormRequest, answers: Sequence[KeyValue]) -> None:
+        self.values: Json = {}
+        self._form = form
+        self._server = str(form.server.get("title") or form.server.get("name") or "the server")
+        for field in form.fields:
+            pairs = [pair for pair in answers if pair.key == field.name]
+            if pairs:
+                try:
+                    self.values[field.name] = self._convert(field, pairs)
+                except ConversionError as error:
+                    raise ValueError(f"--answer {field.name}: {error}") from None
+        self._has_answers = bool(self.values)
+
+    @property
+    def is_complete(self) -> bool:
+        """True if there is an answer, and each other field has a default or is optional."""
+        return self._has_answers and not any(
+            field.is_required and field.default is None and field.name not in self.values
+            for field in self._form.fields
+        )
+
+    def no_terminal_message(self) -> str:
+        """Return the message for a form that is cancelled as there is no terminal."""
+        fields = [field for field in self._form.fields if field.name not in self.values]
+        names = ", ".join(f"{field.name} ({_type_of_field(field)})" for field in fields)
+        first = next((field.name for field in fields if field.is_required), fields[0].name if fields else "")
+        hint = f"Add --answer {first}=VALUE" if fields else "Run the command in a terminal"
+        return (
+            f"mcpkit: {self._server} requests: {self._form.message}\n"
+            f"mcpkit: no terminal to enter {names or 'yes or no'}, so the request is cancelled. {hint}"
+        )
+
+    async def prompt(self, terminal: Terminal) -> bool:
+        """Prompt for each field without a value, and return False if the user declines.
+
+        Raises:
+            KeyboardInterrupt: The user has pressed Ctrl+C.
+        """
+        write_stderr(f"{self._server} requests: {self._form.message}")
+        if not self._form.fields:
+            return await terminal.confirm("Agree?")
+        write_stderr("(Ctrl+D declines, Ctrl+C cancels)")
+        for field in self._form.fields:
+            if field.name not in self.values and not await self._prompt_for_field(field, terminal):
+                return False
+        return True
+
+    async def _prompt_for_field(self, field: FormField, terminal: Terminal) -> bool:
+        limits = [text.format(field.schema[key]) for key, text in _LIMITS.items() if key in field.schema]
+        about = f": {field.description}" if field.description else ""
+        write_stderr(f"{field.title} ({', '.join([_type_of_field(field), *limits])}){about}")
+        for number, choice in enumerate(field.choices, 1):
+            label = choice.title if choice.title == choice.value else f"{choice.title} ({choice.value})"
+            write_stderr(f"  {number}  {label}")
+        default = ""
+        if field.default is not None:
+            is_text = isinstance(field.default, str)
+            default = f" [{field.default if is_text else json.dumps(field.default, ensure_ascii=False)}]"
+        while True:
+            line = await terminal.read_line(f"{field.name}{default}> ")
+            if line is None:
+                return False
+            if not line.strip() and (field.default is not None or not field.is_required):
+                return True
+            try:
+                self.values[field.name] = self._convert_line(field, line)
+            except ConversionError as error:
+                write_stderr(f"  {error}")
+            else:
+                return True
+
+    def _convert_line(self, field: FormField, line: str) -> object:
+        """Convert a line: choices by number, title or value, and several of them separated by commas."""
+        if field.kind == "choices":
+            parts = [part.strip() for part in line.split(",") if part.strip()]
+            return self._validate(field, [_choice_value(field, part) for part in parts])
+        if field.kind == "choice":
+            return self._validate(field, _choice_value(field, line.strip()))
+        if not line.strip():
+            raise ConversionError("a value is required")
+        if field.kind == "boolean":
+            words = {"y": "true", "yes": "true", "n": "false", "no": "false"}
+            line = words.get(line.strip().casefold(), line)
+        return self._convert(field, [KeyValue(field.name, line, is_json=False)])
+
+    def _convert(self, field: FormField, pairs: list[KeyValue]) -> object:
+        if pairs[0].is_json:
+            return self._validate(field, parse_json(pairs[0].text))
+        texts = [pair.text for pair in pairs]
+        if field.kind in ("choice", "choices"):
+            texts = [_choice_value(field, text) for text in texts]
+        return self._validate(field, convert(texts, field.schema, self._form.schema))
+
+    def _validate(self, field: FormField, value: object) -> object:
+        from ..client.tools.server_schemas import ServerSchema  # only for forms, as it takes time
+
+        schema: Json = {**self._form.schema, "properties": {field.name: field.schema}, "required": []}
+        problems = ServerSchema(schema, asserts_formats=True).problems({field.name: value})
+        if problems:
+            raise ConversionError("; ".join(problem.message for problem in problems))
+        return value
+
+
+def _choice_value(field: FormField, text: str) -> str:
+    values = [choice.value for choice in field.choices]
+    if text in values:
+        return text
+    for choice in field.choices:
+        if choice.title.casefold() == text.casefold():
+            return choice.value
+    if text.isdecimal() and 1 <= int(text) <= len(values):
+        return values[int(text) - 1]
+    raise ConversionError(f"must be one of {', '.join(values)}")
+
+
+def _type_of_field(field: FormField) -> str:
+    if field.kind in ("choice", "choices") and not field.choices:
+        return type_summary(field.schema, {})
+    name = _TYPES.get(field.kind, field.kind)
+    return name if field.is_required else f"{name}, optional"
+
+
+# Handlers of the client
 
 
 class InteractiveHandlers:

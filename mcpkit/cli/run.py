@@ -90,7 +90,7 @@ def command(
 
         address = Address(host or "127.0.0.1", 8000 if port is None else port)
         if reloads:
-            from .reload.http_reload import run_reload_over_http
+            from .http_serving import run_reload_over_http
 
             return run_reload_over_http(target, arguments, address)
         loaded = _load_or_run(target, arguments, is_http=True)

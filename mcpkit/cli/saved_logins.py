@@ -1,4 +1,8 @@
-"""Logins of the user at servers, in `logins.json`; tokens and client secrets are stored elsewhere."""
+"""Logins of the user at servers, in `logins.json`, and OAuth clients for them.
+
+Tokens and client secrets are in the keyring of the system or in files of their own. Most servers need no login, so
+modules for OAuth are imported when there is one.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +10,25 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, contextmanager
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ..auth.urls import MetadataError, canonical
-from ..client.auth.file_tokens import locked
+from ..client.auth.file_tokens import FileTokens, locked
+from ..client.auth.token_storage import MemoryTokens, Tokens, TokenStorage
 from ..protocol.jsonrpc import Json, is_array, is_object
 from .exit_status import CommandError
+
+if TYPE_CHECKING:
+    import httpx2
+
+    from ..auth.discovery import AuthorizationServerMetadata
+    from ..client.auth.client_authentication import TokenRequest
+    from ..client.auth.login_callback import Browser, RedirectReceiver
+    from ..client.auth.oauth import OAuth
 
 _VERSION: Final = 1
 
@@ -42,8 +56,7 @@ class Login:
     has_key: bool = False
 
 
-def user_folder() -> Path:
-    """Return the folder of the user's logins and tokens."""
+def _user_folder() -> Path:
     home = os.environ.get("APPDATA" if sys.platform == "win32" else "XDG_CONFIG_HOME")
     return (Path(home) if home else Path.home() / ".config") / "mcpkit"
 
@@ -54,7 +67,7 @@ def load_logins() -> dict[str, Login]:
     Raises:
         CommandError: The file is invalid.
     """
-    path = user_folder() / "logins.json"
+    path = _user_folder() / "logins.json"
     try:
         text = path.read_bytes()
     except FileNotFoundError:
@@ -69,6 +82,22 @@ def load_logins() -> dict[str, Login]:
         raise CommandError(
             f"{path} is invalid or was written by another version of mcpkit. Delete it, and log in again"
         ) from None
+
+
+def _login(url: str, record: object) -> Login:
+    if not is_object(record):
+        raise TypeError
+    texts = {name: record.get(name) for name in ("client_id", "issuer", "client_metadata_url")}
+    if not all(isinstance(text, str | None) for text in texts.values()):
+        raise TypeError
+    scopes = record.get("scopes")
+    return Login(
+        url,
+        **texts,
+        scopes=tuple(map(str, scopes)) if is_array(scopes) else None,
+        has_secret=record.get("has_secret") is True,
+        has_key=record.get("has_key") is True,
+    )
 
 
 def find_login(url: str, *, creates: bool = False) -> Login | None:
@@ -87,20 +116,24 @@ def find_login(url: str, *, creates: bool = False) -> Login | None:
 
 def save_login(login: Login) -> None:
     """Save a login; it replaces the one at the same server."""
-    _change(lambda logins: logins.update({login.url: login}))
+    with _changed_logins() as logins:
+        logins[login.url] = login
 
 
 def delete_login(url: str) -> None:
     """Delete the login at a server, if there is one."""
-    _change(lambda logins: logins.pop(url, None))
+    with _changed_logins() as logins:
+        logins.pop(url, None)
 
 
-def _change(change: Callable[[dict[str, Login]], object]) -> None:
-    folder = user_folder()
+@contextmanager
+def _changed_logins() -> Generator[dict[str, Login]]:
+    """Context with the logins; they are written at its end, while other processes wait."""
+    folder = _user_folder()
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     with locked(folder / ".logins.lock"):
         logins = load_logins()
-        change(logins)
+        yield logins
         records = {url: {**asdict(login), "url": None} for url, login in sorted(logins.items())}
         descriptor, name = tempfile.mkstemp(dir=folder, prefix=".logins.")  # mode 0600
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
@@ -108,23 +141,143 @@ def _change(change: Callable[[dict[str, Login]], object]) -> None:
         Path(name).replace(folder / "logins.json")
 
 
-def _login(url: str, record: object) -> Login:
-    if not is_object(record):
-        raise TypeError
-    scopes = record.get("scopes")
-    return Login(
-        url,
-        _string(record, "client_id"),
-        _string(record, "issuer"),
-        _string(record, "client_metadata_url"),
-        tuple(map(str, scopes)) if is_array(scopes) else None,
-        record.get("has_secret") is True,
-        record.get("has_key") is True,
+# OAuth clients
+
+
+def oauth_for(
+    login: Login, *, interactive: bool = True, browser: Browser | None = None, is_new: bool = False
+) -> OAuth:
+    """Return the `auth` of a client for a login, which it saves.
+
+    Args:
+        login: The login.
+        interactive: Whether to open a page for the user if no stored token is valid.
+        browser: Opens pages; None for the browser of the system.
+        is_new: Whether the user logs in even if a token is stored.
+    """
+    from ..client.auth.oauth import OAuth
+
+    storage = _LoginStorage(_storage(), login, is_new=is_new)
+    return OAuth(
+        client_id=login.client_id,
+        issuer=login.issuer,
+        client_metadata_url=login.client_metadata_url,
+        authentication=_StoredSecret(login, storage) if login.has_secret else None,
+        scopes=login.scopes,
+        storage=storage,
+        browser=browser if interactive else _NoBrowser(login.url),
+        dpop=login.has_key,
     )
 
 
-def _string(record: Json, name: str) -> str | None:
-    value = record.get(name)
-    if value is not None and not isinstance(value, str):
-        raise TypeError
-    return value
+async def bearer_token(url: str) -> str | None:
+    """Return the token of the login at a server, refreshed if necessary; None without a login, and with DPoP.
+
+    Raises:
+        AuthorizationFailedError: The token has expired and cannot be refreshed.
+    """
+    from ..auth.http_client import create_client
+
+    login = find_login(url)
+    if login is None:
+        return None
+    http = create_client(login.url)
+    async with http:
+        tokens = await oauth_for(login, interactive=False).authorizer(login.url).current(Sender(http))
+    return tokens.access_token if tokens is not None and tokens.token_type == "Bearer" else None
+
+
+@dataclass
+class Sender:
+    """HTTP client for requests to authorization servers."""
+
+    client: httpx2.AsyncClient
+    own_headers: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    def for_others(self) -> httpx2.AsyncClient:
+        """Return the client."""
+        return self.client
+
+
+async def save_client_secret(login: Login, secret: str) -> None:
+    """Store the secret of a client that was registered by hand."""
+    await _storage().save(_secret_name(login), {"version": 1, "secret": secret})
+
+
+async def delete_client_secret(login: Login) -> None:
+    """Delete the secret of a client."""
+    await _storage().remove(_secret_name(login))
+
+
+def _storage() -> TokenStorage:
+    """Return the keyring of the system, or files that only the user can read if there is none."""
+    from ..client.auth.keyring_tokens import default_storage
+
+    storage = default_storage()
+    return FileTokens(_user_folder() / "tokens") if isinstance(storage, MemoryTokens) else storage
+
+
+def _secret_name(login: Login) -> str:
+    return f"secret {login.url} {login.client_id}"
+
+
+class _LoginStorage(TokenStorage):
+    """Token storage that saves the login with its tokens."""
+
+    def __init__(self, inner: TokenStorage, login: Login, *, is_new: bool) -> None:
+        self._inner = inner
+        self._login = login
+        self._is_new = is_new
+
+    async def load(self, name: str) -> Json | None:
+        return await self._inner.load(name)
+
+    async def save(self, name: str, record: Json) -> None:
+        await self._inner.save(name, record)
+
+    async def remove(self, name: str) -> None:
+        await self._inner.remove(name)
+
+    def lock(self, name: str) -> AbstractAsyncContextManager[None]:
+        return self._inner.lock(name)
+
+    async def get_tokens(self, resource: str, client: str = "") -> Tokens | None:
+        return None if self._is_new else await super().get_tokens(resource, client)
+
+    async def set_tokens(self, tokens: Tokens, client: str = "") -> None:
+        await super().set_tokens(tokens, client)
+        self._is_new = False
+        save_login(self._login)
+
+
+class _StoredSecret:
+    """Client authentication by a stored secret."""
+
+    def __init__(self, login: Login, storage: TokenStorage) -> None:
+        assert login.client_id is not None, "a client secret needs a client_id"
+        self.client_id = login.client_id
+        self._login = login
+        self._storage = storage
+
+    async def sign(self, request: TokenRequest, server: AuthorizationServerMetadata) -> None:
+        from ..client.auth.client_authentication import by_method, method_for
+
+        record = await self._storage.load(_secret_name(self._login))
+        secret = None if record is None else str(record["secret"])
+        await by_method(method_for(secret, server), self.client_id, secret).sign(request, server)
+
+
+class _NoBrowser:
+    """Browser of a command that must not open pages."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+
+    def receive_redirect(
+        self, registered: Sequence[str] = ()
+    ) -> AbstractAsyncContextManager[RedirectReceiver]:
+        from ..client.auth.authorization_server_client import AuthorizationFailedError
+
+        raise AuthorizationFailedError(
+            f"the stored login is no longer valid. Run mcpkit auth login {self._url}"
+        )

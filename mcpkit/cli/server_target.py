@@ -26,9 +26,9 @@ from ..protocol.jsonrpc import Json
 from ..protocol.revisions import LOG_LEVELS
 from .console import ServerStderr
 from .exit_status import CommandError, Status
-from .hosts.configured_servers import find_server, is_qualified_name
+from .hosts.config_entries import find_server, is_qualified_name
 from .interactive_handlers import InteractiveHandlers
-from .key_values import parse_options
+from .key_values_and_usage import parse_options
 from .server_loader import load_server, parse_server_location
 
 if TYPE_CHECKING:
@@ -342,7 +342,7 @@ def _saved_login(url: str, *, may_log_in: bool) -> Json:
     login = find_login(url, creates=may_log_in)
     if login is None:
         return {}
-    from .login_tokens import oauth_for
+    from .saved_logins import oauth_for
 
     return {"auth": oauth_for(login, interactive=may_log_in)}
 

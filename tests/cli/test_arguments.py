@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from mcpkit._utils.python_safe_path import mcpkit_command
-from mcpkit.cli.console import escape_control_characters
-from mcpkit.cli.content_output import create_file, decode_base64
+from mcpkit.cli.console import create_file, decode_base64, escape_control_characters
 from mcpkit.cli.exit_status import CommandError, Status
-from mcpkit.cli.key_values import parse_arguments
+from mcpkit.cli.key_values_and_usage import parse_arguments
 from mcpkit.cli.server_target import resolve_target
 from tests.helpers.tables import each_row
 

@@ -12,10 +12,8 @@ from mcpkit._utils import python_safe_path
 from mcpkit.cli.app import mcpkit as mcpkit_command
 from mcpkit.cli.exit_status import CommandError
 from mcpkit.cli.hosts.config_editing import read_document
-from mcpkit.cli.hosts.config_entries import entry_of, variables_in
-from mcpkit.cli.hosts.config_files import file_of
-from mcpkit.cli.hosts.configured_servers import find_server
-from mcpkit.cli.hosts.host_table import HOSTS
+from mcpkit.cli.hosts.config_entries import entry_of, find_server, variables_in
+from mcpkit.cli.hosts.host_table import HOSTS, file_of
 from mcpkit.cli.server_target import resolve_target
 from mcpkit.client.targets.host_configuration import Configuration
 from mcpkit.client.targets.infer_target import HttpServerConfig, StdioServerConfig

@@ -12,7 +12,7 @@ import tomlkit
 from ruamel.yaml import YAML
 
 from mcpkit._utils.python_safe_path import mcpkit_command
-from mcpkit.cli.hosts import config_files
+from mcpkit.cli.hosts import host_table
 from mcpkit.cli.hosts.config_editing import entries_in, read_document
 from mcpkit.cli.hosts.host_table import HOSTS
 from mcpkit.client.targets import jsonc
@@ -106,7 +106,7 @@ def test_install_follows_links_and_keeps_modes(mcpkit, file, tmp_path):
     ("goose", b"a: 1\n b: 2\n", "line 2 column"),
 ])  # fmt: skip
 def test_install_broken_file_is_rejected_with_position_and_unchanged(mcpkit, host, text, message):
-    path = config_files.user_file(HOSTS[host].user)
+    path = host_table.user_file(HOSTS[host].user)
     path.parent.mkdir(parents=True)
     path.write_bytes(text)
     status, _, err = mcpkit("install", host, "server.py", "--name", "shop")
@@ -263,16 +263,16 @@ def test_install_writes_new_file_in_the_documented_format(mcpkit, home, name):
 def test_user_file_is_at_the_documented_path(home, name, platform, variable, path):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(variable or "UNUSED", str(home / "own"))
-        assert config_files.user_file(HOSTS[name].user, platform) == home / path
+        assert host_table.user_file(HOSTS[name].user, platform) == home / path
         patch.setenv("XDG_CONFIG_HOME", "relative")  # a relative path is ignored
-        assert config_files.user_file(HOSTS["zed"].user) == home / ".config/zed/settings.json"
+        assert host_table.user_file(HOSTS["zed"].user) == home / ".config/zed/settings.json"
 
 
 def test_project_files_are_at_the_documented_paths(project):
     found = {
         (name, file.scope): file.path.relative_to(project).as_posix()
         for name, host in HOSTS.items()
-        for file in config_files.files_of(host, project)
+        for file in host_table.files_of(host, project)
         if file.keys == host.keys and file.scope != "user"
     }
     assert found == {
@@ -346,7 +346,7 @@ def test_install_keeps_comments_in_toml_and_yaml(mcpkit, home, name, text, newli
     written = path.read_bytes().decode()
     assert set(text.splitlines(keepends=True)) <= set(written.splitlines(keepends=True))
     assert "\n" not in written.replace(newline, "")
-    assert entries_in(next(config_files.files_of(HOSTS[name], home)))["shop"] == STARTED[name]
+    assert entries_in(next(host_table.files_of(HOSTS[name], home)))["shop"] == STARTED[name]
     assert mcpkit("install", name, "npx -y other", "--name", "shop")[0] == 0  # it replaces its own
     path.write_bytes(path.read_bytes() + f"# later{newline}".encode())
     assert mcpkit("uninstall", name, "shop")[0] == 0
@@ -402,7 +402,7 @@ def comments(text: str) -> list[str]:
 
 @each_row("text", DOCUMENTS)
 def test_jsonc_with_entry_and_without_entry_keep_all_else(text: str) -> None:
-    file = config_files.file_of(HOSTS["cursor"], "user", Path())
+    file = host_table.file_of(HOSTS["cursor"], "user", Path())
 
     def with_entry(text: str, entry: dict[str, object]) -> str:
         return read_document(file, text.encode()).with_entry("shop", entry).decode()

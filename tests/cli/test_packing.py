@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from mcpkit.cli.bundle.dependencies import undeclared_imports
-from mcpkit.cli.bundle.project import ProjectFiles
+from mcpkit.cli.bundle_contents import ProjectFiles, undeclared_imports
 from mcpkit.cli.exit_status import CommandError
 from mcpkit.cli.reload.file_watcher import FileWatcher, watch_roots
 from mcpkit.cli.script_metadata import read_script_metadata

@@ -9,7 +9,7 @@ from typing import Final
 
 from ...lockfile.lockfile_changes import variables_of
 from ...protocol.jsonrpc import Json
-from ..token_count import count_tokens
+from ..inspect import count_tokens
 from .host_limits import schema_of
 from .rule import CheckInputs, Problem, rule
 

@@ -17,7 +17,7 @@ from ...protocol.jsonrpc import Json
 from ..console import write_json
 from ..exit_status import CommandError, Status
 from ..findings import exit_status_of
-from ..login_tokens import bearer_token
+from ..saved_logins import bearer_token
 from ..server_target import ServerTarget, client_command, resolve_target
 from .finding_catalogue import CheckResult
 from .http_checks import (

@@ -19,7 +19,7 @@ from ..._utils.package import missing_package
 from ...client.targets import jsonc
 from ...protocol.jsonrpc import Json, is_object
 from ..exit_status import CommandError
-from .config_files import ConfigFile
+from .host_table import ConfigFile
 
 _BOM: Final = "\ufeff"
 

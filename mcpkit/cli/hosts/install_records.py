@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ...protocol.jsonrpc import Json, is_array, is_object
 from ..exit_status import CommandError
-from .config_files import ConfigFile
+from .host_table import ConfigFile
 
 
 @dataclass(frozen=True)

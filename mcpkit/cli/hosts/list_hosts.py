@@ -13,8 +13,7 @@ from ..console import stdout_console, write_json
 from ..exit_status import CommandError
 from .config_editing import entries_in
 from .config_entries import client_entry
-from .config_files import ConfigFile, files_of, host_by_name, is_installed
-from .host_table import HOSTS
+from .host_table import HOSTS, ConfigFile, files_of, host_by_name, is_installed
 from .install_records import InstallRecords
 
 

@@ -18,7 +18,7 @@ from ...protocol.revisions import (
     SERVER_INFO,
     SUBSCRIPTION_ID,
 )
-from .child import Child
+from .child_and_client import Child
 
 DECLARED: Final[Mapping[str, Json]] = {
     "tools": {"listChanged": True},

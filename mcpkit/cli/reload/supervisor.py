@@ -23,8 +23,7 @@ from ...transports.standard_streams import (
     keep_standard_descriptors,
     take_over_standard_streams,
 )
-from .child import Child, ChildEndedError
-from .client_pipe import ClientPipe, ForwardedRequests
+from .child_and_client import Child, ChildEndedError, ClientPipe, ForwardedRequests
 from .file_watcher import FileWatcher, watch_roots
 from .session_state import (
     ServerLists,

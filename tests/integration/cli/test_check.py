@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from mcpkit.cli import token_count
+from mcpkit.cli import inspect
 from mcpkit.cli.check.check_rules import RULES, findings
 from mcpkit.cli.check.rule import CheckInputs
-from mcpkit.cli.token_count import count_tokens
+from mcpkit.cli.inspect import count_tokens
 from mcpkit.lockfile.lockfile import Surface, contract_of
 from mcpkit.lockfile.lockfile_changes import Change, Effect, changes
 from tests.helpers.tables import each_row
@@ -249,11 +249,11 @@ def test_tokens_equal_o200k_base(text: str, count: int) -> None:
 
 def test_tokens_without_tokenizer_are_a_quarter_of_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "bpe_openai", None)
-    token_count._tokenizer.cache_clear()
+    inspect._tokenizer.cache_clear()
     try:
         assert [count_tokens(text) for text in ("", "a", "hello world", "é" * 4)] == [0, 1, 3, 2]
     finally:
-        token_count._tokenizer.cache_clear()
+        inspect._tokenizer.cache_clear()
 
 
 # Commands

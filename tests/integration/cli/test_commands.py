@@ -13,7 +13,7 @@ import pytest
 from mcpkit.cli import app
 from mcpkit.cli.command_table import COMMANDS, overview
 from mcpkit.cli.exit_status import Status
-from mcpkit.cli.token_count import count_tokens
+from mcpkit.cli.inspect import count_tokens
 from tests.helpers.tables import each_row
 from tests.integration.cli.workbench_server import PIXEL
 

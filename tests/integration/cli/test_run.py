@@ -14,7 +14,7 @@ import pytest
 from mcpkit import Client
 from mcpkit._utils.python_safe_path import mcpkit_command, module_command
 from mcpkit.cli.exit_status import CommandError
-from mcpkit.cli.install_target import resolve_install_target
+from mcpkit.cli.install import resolve_install_target
 from mcpkit.cli.server_loader import load_server
 from mcpkit.client.targets.infer_target import StdioServerConfig, infer_target
 from mcpkit.transports.http.app_options import SHARING_ADVICE

@@ -17,16 +17,29 @@ from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 import click
 
-from ...client.client import Client
-from ...protocol.jsonrpc import Json
-from ...protocol.revisions import LATEST
-from ..console import write_stderr
-from ..exit_status import CommandError
-from ..server_loader import LoadedServer, load_server
-from .dependencies import files_of, installed_distributions, undeclared_imports
-from .manifest import LAUNCHER, LIBRARIES, BundleInfo, UserSetting, check_version, create_manifest
-from .project import Project, ProjectFiles, project_of
-from .server_json import create_server_json
+from ..client.client import Client
+from ..protocol.jsonrpc import Json
+from ..protocol.revisions import LATEST
+from .bundle_contents import (
+    Project,
+    ProjectFiles,
+    files_of_distribution,
+    installed_distributions,
+    project_of,
+    undeclared_imports,
+)
+from .bundle_manifests import (
+    LAUNCHER,
+    LIBRARIES,
+    BundleInfo,
+    UserSetting,
+    check_version,
+    create_manifest,
+    create_server_json,
+)
+from .console import write_stderr
+from .exit_status import CommandError
+from .server_loader import LoadedServer, load_server
 
 _LAUNCHER: Final = '''\
 """Starts the server of this bundle."""
@@ -126,15 +139,11 @@ def command(
             "--pypi, --download and --remote need --registry. Add --registry NAMESPACE/NAME"
         )
 
-    def server_json(digest: str) -> bytes:
-        assert registry is not None
+    detail: Json = {}
+    if registry is not None:  # raises before anything is written
         detail = create_server_json(
-            info, user_settings, name=registry, digest=digest, pypi=pypi, download=download, remote=remote
+            info, user_settings, name=registry, pypi=pypi, download=download, remote=remote
         )
-        return _json(detail)
-
-    if registry:
-        server_json("0" * 64)  # raises before anything is written
     is_compiled = vendor and any(each.endswith((".so", ".pyd", ".dylib", ".dll")) for each in content)
     manifest = create_manifest(info, user_settings, is_vendored=vendor, is_compiled=is_compiled)
     content["manifest.json"] = _json(manifest)
@@ -142,8 +151,11 @@ def command(
     digest = _write_archive(path.absolute(), content)
     print(f"{path}  {_size(path.stat().st_size)}, {len(content)} files")
     print(f"sha256  {digest}")
-    if registry:
-        Path("server.json").write_bytes(server_json(digest))
+    if registry is not None:
+        for package in detail.get("packages", ()):
+            if "fileSha256" in package:
+                package["fileSha256"] = digest
+        Path("server.json").write_bytes(_json(detail))
         print("server.json")
 
 
@@ -245,7 +257,7 @@ def _content(
     if is_vendored:
         folders.append(LIBRARIES)
         for distribution in installed_distributions(project.dependencies):
-            content |= {f"{LIBRARIES}/{name}": path for name, path in files_of(distribution)}
+            content |= {f"{LIBRARIES}/{name}": path for name, path in files_of_distribution(distribution)}
     elif not project.has_pyproject:
         pyproject = _PYPROJECT.format(
             name=json.dumps(info.name),

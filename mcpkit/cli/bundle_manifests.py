@@ -1,4 +1,8 @@
-"""`manifest.json` of a bundle, in the formats 0.3 and 0.4 of MCPB (MANIFEST.md)."""
+"""`manifest.json` of a bundle, and `server.json` for the MCP registry.
+
+The formats are 0.3 and 0.4 of MCPB (MANIFEST.md), and the schema of 2025-12-11 (docs/reference/server-json in the
+registry).
+"""
 
 from __future__ import annotations
 
@@ -7,9 +11,9 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from ...protocol.jsonrpc import Json
-from ..exit_status import CommandError
-from .project import Project
+from ..protocol.jsonrpc import Json
+from .bundle_contents import Project
+from .exit_status import CommandError
 
 LAUNCHER: Final = "mcpb_main.py"
 """The file that starts the server, at the top of the bundle."""
@@ -141,3 +145,84 @@ def check_version(version: str) -> None:
         raise CommandError(
             f"the version must be a semantic version, got {version!r}. Add for example --version 1.0.2"
         )
+
+
+# server.json
+
+_REQUIREMENTS: Final = {
+    "name": (
+        r"(?=.{3,200}$)[a-zA-Z0-9.-]+/[a-zA-Z0-9._-]+",
+        "the registry requires a name such as io.github.USER/weather. Correct --registry",
+    ),
+    "title": (r".{1,100}", "the registry requires a title of 1 to 100 characters. Add --title"),
+    "description": (
+        r".{1,100}", "the registry requires a description of 1 to 100 characters. Add --description",
+    ),
+    "version": (
+        r"(?!.*\.[xX](\.|$)).{1,255}", "the registry requires one version, such as 1.0.2. Add --version",
+    ),
+    "websiteUrl": (r"https?://\S+", "homepage in [project.urls] is not an HTTP URL. Correct it"),
+}  # fmt: skip
+"""Pattern and error message of members that the registry checks; it refuses versions that may be ranges."""
+
+
+def create_server_json(
+    info: BundleInfo,
+    settings: Sequence[UserSetting],
+    *,
+    name: str,
+    pypi: str | None,
+    download: str | None,
+    remote: str | None,
+) -> Json:
+    """Return the content of `server.json`; the `fileSha256` of a download is empty.
+
+    Args:
+        info: The description of the server.
+        settings: The environment variables that the user sets.
+        name: The name in the registry.
+        pypi: The name of the package on PyPI, or None.
+        download: The URL where users download the bundle, or None.
+        remote: The URL where the server runs, or None.
+
+    Raises:
+        CommandError: The registry would refuse a member; the message has the option to add.
+    """
+    packages: list[Json] = []
+    if pypi:
+        packages.append(
+            {"registryType": "pypi", "identifier": pypi, "version": info.version, "runtimeHint": "uvx"}
+        )
+    if download:
+        packages.append({"registryType": "mcpb", "identifier": download, "fileSha256": ""})
+    for package in packages:
+        package["transport"] = {"type": "stdio"}
+        if settings:
+            package["environmentVariables"] = [_registry_variable(each) for each in settings]
+    urls = info.project.urls
+    source = next((urls[key] for key in ("repository", "source", "github") if key in urls), "")
+    service = re.match(r"https://(github|gitlab)\.com/", source)
+    detail: Json = {
+        "$schema": "https://static.modelcontextprotocol.io/schemas/2025-12-11/server.schema.json",
+        "name": name,
+        "title": info.title,
+        "description": info.description,
+        "version": info.version,
+        "websiteUrl": urls.get("homepage"),
+        "repository": {"url": source, "source": service[1]} if service else None,
+        "packages": packages or None,
+        "remotes": [{"type": "streamable-http", "url": remote}] if remote else None,
+    }
+    detail = {key: value for key, value in detail.items() if value is not None}
+    for key, (pattern, message) in _REQUIREMENTS.items():
+        if key in detail and not re.fullmatch(pattern, detail[key], re.DOTALL):
+            raise CommandError(message)
+    if remote and not re.fullmatch(r"https?://\S+", remote):
+        raise CommandError("the registry requires an HTTP URL of a running server. Correct --remote")
+    return detail
+
+
+def _registry_variable(setting: UserSetting) -> Json:
+    default = {} if setting.default is None else {"default": setting.default}
+    is_required = setting.default is None
+    return {"name": setting.variable, **default, "isRequired": is_required, "isSecret": setting.is_secret}

@@ -1,4 +1,4 @@
-"""`mcpkit new`: creates a project with a server, tests and a CI file."""
+"""`mcpkit new` creates a project; `mcpkit migrate` rewrites servers of the official SDK for mcpkit."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ such as CI, need another source: a package index, a URL, or a Git repository.
 @click.command("new", epilog="Example: mcpkit new weather")
 @click.argument("path", metavar="NAME", type=click.Path(path_type=Path))
 @click.option("--description", metavar="TEXT", help="One line about the server.")
-def command(path: Path, description: str | None) -> None:
+def new(path: Path, description: str | None) -> None:
     """Create a project: a server that runs, tests, type checks, a CI file, and install instructions.
 
     NAME is the name of the server and its folder, or the path of the folder.
@@ -111,3 +111,19 @@ def _quoted(text: str) -> str:
 def _literal(text: str) -> str:
     """Return a text as a Python literal, with the quotes that need fewer escapes."""
     return repr(text) if text.count('"') > text.count("'") else json.dumps(text, ensure_ascii=False)
+
+
+@click.command(
+    "migrate",
+    epilog="Example: mcpkit migrate server.py",
+    context_settings={"ignore_unknown_options": True, "help_option_names": []},
+)
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[--write|--check] FILE...")
+def migrate(arguments: tuple[str, ...]) -> int:
+    """Rewrite servers of the official SDK for mcpkit."""
+    from ..compat.migrate.command import main
+
+    try:
+        return main(arguments, "mcpkit migrate")
+    except SystemExit as end:  # from the argument parser, which has printed the error
+        return end.code if isinstance(end.code, int) else 1
