@@ -20,7 +20,7 @@ from ..client.auth.authorization_server_client import (
 )
 from ..client.auth.authorizer import revoke
 from ..client.auth.login_callback import LocalCallbackServer, login_instructions, open_browser
-from ..client.auth.oauth import OAuth
+from ..client.auth.oauth_grants import OAuth
 from ..client.client import Client
 from ..client.http.request_authorization import Challenge
 from ..protocol.jsonrpc import Json

@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ..auth.urls import MetadataError, canonical
-from ..client.auth.file_tokens import FileTokens, locked
-from ..client.auth.token_storage import MemoryTokens, Tokens, TokenStorage
+from ..client.auth.token_storage import FileTokens, MemoryTokens, Tokens, TokenStorage, locked
 from ..protocol.jsonrpc import Json, is_array, is_object
 from .exit_status import CommandError
 
@@ -26,9 +25,9 @@ if TYPE_CHECKING:
     import httpx2
 
     from ..auth.discovery import AuthorizationServerMetadata
-    from ..client.auth.client_authentication import TokenRequest
     from ..client.auth.login_callback import Browser, RedirectReceiver
-    from ..client.auth.oauth import OAuth
+    from ..client.auth.oauth_grants import OAuth
+    from ..client.auth.token_endpoint import TokenRequest
 
 _VERSION: Final = 1
 
@@ -155,7 +154,7 @@ def oauth_for(
         browser: Opens pages; None for the browser of the system.
         is_new: Whether the user logs in even if a token is stored.
     """
-    from ..client.auth.oauth import OAuth
+    from ..client.auth.oauth_grants import OAuth
 
     storage = _LoginStorage(_storage(), login, is_new=is_new)
     return OAuth(
@@ -211,7 +210,7 @@ async def delete_client_secret(login: Login) -> None:
 
 def _storage() -> TokenStorage:
     """Return the keyring of the system, or files that only the user can read if there is none."""
-    from ..client.auth.keyring_tokens import default_storage
+    from ..client.auth.token_storage import default_storage
 
     storage = default_storage()
     return FileTokens(_user_folder() / "tokens") if isinstance(storage, MemoryTokens) else storage
@@ -260,7 +259,7 @@ class _StoredSecret:
         self._storage = storage
 
     async def sign(self, request: TokenRequest, server: AuthorizationServerMetadata) -> None:
-        from ..client.auth.client_authentication import by_method, method_for
+        from ..client.auth.token_endpoint import by_method, method_for
 
         record = await self._storage.load(_secret_name(self._login))
         secret = None if record is None else str(record["secret"])

@@ -5,12 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .auth.file_tokens import FileTokens
-    from .auth.grants_without_login import ClientCredentials, EnterpriseManaged, WorkloadIdentity
-    from .auth.keyring_tokens import KeyringTokens
     from .auth.login_callback import LocalCallbackServer
-    from .auth.oauth import OAuth
-    from .auth.token_storage import MemoryTokens, TokenStorage
+    from .auth.oauth_grants import ClientCredentials, EnterpriseManaged, OAuth, WorkloadIdentity
+    from .auth.token_storage import FileTokens, KeyringTokens, MemoryTokens, TokenStorage
     from .call_results import CallResult
     from .client import Client
     from .client_group import ClientGroup
@@ -32,12 +29,9 @@ else:
     __getattr__ = late_names(
         globals(),
         {
-            ".auth.file_tokens": "FileTokens",
-            ".auth.grants_without_login": "ClientCredentials EnterpriseManaged WorkloadIdentity",
-            ".auth.keyring_tokens": "KeyringTokens",
             ".auth.login_callback": "LocalCallbackServer",
-            ".auth.oauth": "OAuth",
-            ".auth.token_storage": "MemoryTokens TokenStorage",
+            ".auth.oauth_grants": "ClientCredentials EnterpriseManaged OAuth WorkloadIdentity",
+            ".auth.token_storage": "FileTokens KeyringTokens MemoryTokens TokenStorage",
             ".client_subscriptions": "Change Subscription",
             ".client": "Client",
             ".client_group": "ClientGroup",

@@ -15,7 +15,7 @@ from mcpkit._utils.python_safe_path import mcpkit_command
 from mcpkit.cli.hosts import host_table
 from mcpkit.cli.hosts.config_editing import entries_in, read_document
 from mcpkit.cli.hosts.host_table import HOSTS
-from mcpkit.client.targets import jsonc
+from mcpkit.client.targets.host_configuration import parse_jsonc
 from tests.helpers.tables import each_row
 
 pytestmark = pytest.mark.usefixtures("home", "project")
@@ -407,7 +407,7 @@ def test_jsonc_with_entry_and_without_entry_keep_all_else(text: str) -> None:
     def with_entry(text: str, entry: dict[str, object]) -> str:
         return read_document(file, text.encode()).with_entry("shop", entry).decode()
 
-    before = jsonc.loads(text)
+    before = parse_jsonc(text)
     assert isinstance(before, dict)
     servers = before.get("mcpServers", {})
     entry = {
@@ -416,12 +416,12 @@ def test_jsonc_with_entry_and_without_entry_keep_all_else(text: str) -> None:
         "env": {"A": '"/*'},
     }
     with_it = with_entry(text, entry)
-    assert jsonc.loads(with_it) == {**before, "mcpServers": {**servers, "shop": entry}}
+    assert parse_jsonc(with_it) == {**before, "mcpServers": {**servers, "shop": entry}}
     rest = iter(re.sub(r"[\s,]", "", with_it))
     assert all(letter in rest for letter in re.sub(r"[\s,]", "", text)), "all else stays, in its order"
     assert "\n" not in with_it.replace("\r\n", "") or "\r\n" not in with_it
     other = with_entry(with_it, {"url": "x"})
-    assert jsonc.loads(other)["mcpServers"]["shop"] == {"url": "x"}
+    assert parse_jsonc(other)["mcpServers"]["shop"] == {"url": "x"}
     without_it = read_document(file, with_it.encode()).without_entry("shop").decode()
-    assert jsonc.loads(without_it) == {**before, "mcpServers": servers}
+    assert parse_jsonc(without_it) == {**before, "mcpServers": servers}
     assert comments(with_it) == comments(other) == comments(without_it) == comments(text)

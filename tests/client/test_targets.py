@@ -13,14 +13,13 @@ from mcpkit._utils.python_safe_path import module_command
 from mcpkit.client.http.streamable_http_transport import HttpTransport
 from mcpkit.client.memory_transport import MemoryTransport
 from mcpkit.client.stdio.stdio_transport import StdioTransport
-from mcpkit.client.targets.host_configuration import Configuration, Entry, Variables, load
+from mcpkit.client.targets.host_configuration import Configuration, Entry, Variables, load, parse_jsonc
 from mcpkit.client.targets.infer_target import (
     ConfiguredServer,
     HttpServerConfig,
     StdioServerConfig,
     infer_target,
 )
-from mcpkit.client.targets.jsonc import loads
 from mcpkit.client.targets.target_transports import transports_of
 from tests.helpers.tables import each_row
 
@@ -386,7 +385,7 @@ def test_entry_error_and_repr_have_no_secret(tmp_path: Path) -> None:
     ("// first\n[1, /* , */ 2 /**/,\n// last\n]\n// end", [1, 2]),
 ])  # fmt: skip
 def test_jsonc_comments_and_trailing_commas_are_skipped(text: str, value: Any) -> None:
-    assert loads(text) == value
+    assert parse_jsonc(text) == value
 
 
 VARIABLES = Variables(Path("/srv/project"), {"key": "The key"})

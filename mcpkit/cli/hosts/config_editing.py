@@ -16,7 +16,7 @@ from io import StringIO
 from typing import Any, Final, NamedTuple
 
 from ..._utils.package import missing_package
-from ...client.targets import jsonc
+from ...client.targets.host_configuration import parse_jsonc, plain_json, without_comments
 from ...protocol.jsonrpc import Json, is_object
 from ..exit_status import CommandError
 from .host_table import ConfigFile
@@ -192,11 +192,11 @@ class _JsonDocument(ConfigDocument):
     """A file in JSON with comments and trailing commas."""
 
     def _parse(self, text: str) -> object:
-        return jsonc.loads(text) if jsonc.without_comments(text).strip() else {}
+        return parse_jsonc(text) if without_comments(text).strip() else {}
 
     def _add(self, name: str, entry: Json) -> str:
         text = self._text
-        is_empty = not jsonc.without_comments(text).strip()
+        is_empty = not without_comments(text).strip()
         source = _JsonSource(text + "{}" + _newline_of(text) if is_empty else text)
         brace, missing = source.object_at(self._keys)
         if not missing:
@@ -232,8 +232,8 @@ class _JsonSource:
 
     def __init__(self, text: str) -> None:
         self._text = text
-        self._with_commas = jsonc.without_comments(text)
-        self._plain = jsonc.plain(text)
+        self._with_commas = without_comments(text)
+        self._plain = plain_json(text)
         self._newline = _newline_of(text)
         members, _ = self.members(self._after_blanks(0))
         first = next((each.start for each in members if _is_first_in_line(text, each.start)), None)

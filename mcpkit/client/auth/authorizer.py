@@ -21,14 +21,14 @@ from ..http.request_authorization import Challenge, ChallengeResponse, HttpSende
 from .authorization_server_client import (
     AuthorizationFailedError,
     AuthorizationServerClient,
+    DiscoveredServer,
     TokenRefusedError,
+    discover,
+    parse_scopes,
+    select_scopes,
 )
-from .client_authentication import ClientAuthentication, TokenRequest
-from .dpop import Prover
-from .keyring_tokens import default_storage
-from .server_discovery import DiscoveredServer, discover, parse_scopes, select_scopes
-from .token_endpoint import GrantContext
-from .token_storage import Tokens, TokenStorage
+from .token_endpoint import ClientAuthentication, GrantContext, Prover, TokenRequest
+from .token_storage import Tokens, TokenStorage, default_storage
 
 logger = logging.getLogger("mcpkit.client")
 

@@ -1,18 +1,29 @@
-"""Tokens and client registrations, the base class of their storages, and the storage in memory."""
+"""Tokens and client registrations, and their storages: in memory, in a private file, and in the system keyring."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
+import os
+import stat
+import sys
+import tempfile
+import time
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import asdict, dataclass, field
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
+from dataclasses import asdict, dataclass, field, fields
+from hashlib import sha256
+from pathlib import Path
+from secrets import token_hex
 from threading import Lock
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from typing_extensions import Self
 
+from ..._utils.exceptions import TokenStorageError
+from ..._utils.package import install_command
 from ...protocol.jsonrpc import Json, is_array, is_object
 
 VERSION: Final = 1
@@ -21,9 +32,11 @@ VERSION: Final = 1
 _MAX_TIME: Final = 1e12
 """The largest time in seconds since the epoch, thirty thousand years away."""
 _POLL_INTERVAL: Final = 0.02
-"""Seconds between two attempts to get a lock that another event loop may hold."""
+"""Seconds between two attempts to get a lock. Other processes and event loops do not notify of its release."""
 
 logger = logging.getLogger("mcpkit.client")
+R = TypeVar("R", bound="Tokens | Registration")
+T = TypeVar("T")
 
 
 # Records
@@ -62,19 +75,7 @@ class Tokens:
     @classmethod
     def read(cls, record: object) -> Self | None:
         """Return the tokens of a record; None if it is not a token record, or of an unknown version."""
-        members = _read_record(
-            record,
-            {
-                **dict.fromkeys(("resource", "issuer", "client_id", "access_token", "token_type"), _is_text),
-                "refresh_token": _is_text_or_none,
-                "expires": _is_time_or_none,
-                "scopes": _is_text_list,
-                "proof_key": lambda value: value is None or is_object(value),
-            },
-        )
-        if members is None:
-            return None
-        return cls(scopes=frozenset(members.pop("scopes")), **members)
+        return _read_record(cls, record)
 
 
 @dataclass(frozen=True)
@@ -104,50 +105,41 @@ class Registration:
     @classmethod
     def read(cls, record: object) -> Self | None:
         """Return the registration of a record; None if it is not one, or of an unknown version."""
-        members = _read_record(
-            record,
-            {
-                **dict.fromkeys(("issuer", "client_id", "method"), _is_text),
-                "secret": _is_text_or_none,
-                "expires": _is_time_or_none,
-                "redirect_uris": _is_text_list,
-            },
-        )
-        if members is None:
-            return None
-        return cls(redirect_uris=tuple(members.pop("redirect_uris")), **members)
-
-
-def _read_record(record: object, checks: dict[str, Callable[[object], bool]]) -> Json | None:
-    """Return the members of a record; None if it is of an unknown version, or a member is not valid.
-
-    Args:
-        record: The record.
-        checks: The check of each member, by its name.
-    """
-    version = record.get("version") if is_object(record) else None
-    if not is_object(record) or type(version) is not int or not VERSION - 1 <= version <= VERSION:
-        return None
-    members = {name: record.get(name) for name in checks}
-    return members if all(check(members[name]) for name, check in checks.items()) else None
+        return _read_record(cls, record)
 
 
 def _is_text(value: object) -> bool:
     return type(value) is str and bool(value)
 
 
-def _is_text_or_none(value: object) -> bool:
-    return value is None or _is_text(value)
+_CHECKS: Final[Mapping[str, Callable[[object], bool]]] = {
+    **dict.fromkeys(("resource", "issuer", "client_id", "access_token", "token_type", "method"), _is_text),
+    **dict.fromkeys(("refresh_token", "secret"), lambda value: value is None or _is_text(value)),
+    **dict.fromkeys(
+        ("scopes", "redirect_uris"),
+        lambda value: is_array(value) and all(type(each) is str for each in value),
+    ),
+    "expires": lambda value: (
+        value is None
+        or (isinstance(value, int | float) and type(value) is not bool and abs(value) < _MAX_TIME)
+    ),
+    "proof_key": lambda value: value is None or is_object(value),
+}
+"""The checks of the members of records."""
 
 
-def _is_text_list(value: object) -> bool:
-    return is_array(value) and all(type(each) is str for each in value)
-
-
-def _is_time_or_none(value: object) -> bool:
-    if value is None:
-        return True
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _MAX_TIME
+def _read_record(kind: type[R], record: object) -> R | None:
+    """Return the tokens or the registration of a record; None if its version is unknown or a member is not valid."""
+    version = record.get("version") if is_object(record) else None
+    if not is_object(record) or type(version) is not int or not VERSION - 1 <= version <= VERSION:
+        return None
+    members: Json = {each.name: record.get(each.name) for each in fields(kind)}
+    if not all(_CHECKS[name](value) for name, value in members.items()):
+        return None
+    for name, collection in (("scopes", frozenset), ("redirect_uris", tuple)):
+        if name in members:
+            members[name] = collection(members[name])
+    return kind(**members)
 
 
 # Storages
@@ -368,3 +360,449 @@ class MemoryTokens(TokenStorage):
             yield
         finally:
             lock.release()
+
+
+# In a file
+
+_FILE_VERSION: Final = 1
+_MAX_SIZE: Final = 16 * 1024 * 1024
+"""The most bytes to read, enough for thousands of tokens."""
+_OTHER_USERS: Final = stat.S_IRWXG | stat.S_IRWXO
+
+
+class FileTokens(TokenStorage):
+    """Stores tokens in plain text in a file that only its owner can read (mode 0600).
+
+    Several processes may share the file. Each change replaces the whole file, and one process refreshes a token at a
+    time. On Windows the access list of the folder applies, which is not checked.
+
+    Args:
+        path: The file, in a folder that only its owner can read (mode 0700). Both are created if they are missing.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._path = Path(path).expanduser().absolute()
+
+    def __repr__(self) -> str:
+        return f"FileTokens({str(self._path)!r})"
+
+    async def load(self, name: str) -> Json | None:
+        """Return a record.
+
+        Args:
+            name: The name of the record.
+
+        Returns:
+            The record; None if there is none.
+
+        Raises:
+            TokenStorageError: Other users can read the file, or it is not a token file.
+        """
+        record = (await asyncio.to_thread(self._read)).get(name)
+        return record if is_object(record) else None
+
+    async def save(self, name: str, record: Json) -> None:
+        """Store a record.
+
+        Args:
+            name: The name of the record.
+            record: The record.
+
+        Raises:
+            TokenStorageError: Other users could read the file, or it cannot be written.
+        """
+        await asyncio.to_thread(self._replace_record, name, record)
+
+    async def remove(self, name: str) -> None:
+        """Remove a record. A missing record is ignored.
+
+        Args:
+            name: The name of the record.
+
+        Raises:
+            TokenStorageError: Other users can read the file, or it cannot be written.
+        """
+        await asyncio.to_thread(self._replace_record, name, None)
+
+    @asynccontextmanager
+    async def lock(self, name: str) -> AsyncGenerator[None]:
+        """Lock a record for this process and others that use the file.
+
+        Args:
+            name: The name of the record.
+        """
+        await asyncio.to_thread(self._prepare_folder)
+        async with async_locked(self._lock_file(sha256(name.encode()).hexdigest()[:16])):
+            yield
+
+    def _lock_file(self, what: str) -> Path:
+        return self._path.with_name(f".{self._path.name}.{what}.lock")
+
+    def _prepare_folder(self) -> None:
+        """Create the folder if it is missing, and check its permissions.
+
+        Raises:
+            TokenStorageError: Other users can read it, or it cannot be created.
+        """
+        folder = self._path.parent
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            status = folder.stat()
+        except OSError as error:
+            raise TokenStorageError(
+                f"cannot create the folder {folder} for tokens: {error.strerror or error}"
+            ) from error
+        _check_private(status, folder, "Run chmod 700 on it, or choose a file in a private folder")
+
+    def _read(self) -> Json:
+        """Return the records by name.
+
+        Raises:
+            TokenStorageError: Other users can read the file, or it is not a token file.
+        """
+        self._prepare_folder()
+        flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+        try:
+            descriptor = os.open(self._path, flags)
+        except FileNotFoundError:
+            return {}
+        except OSError as error:
+            reason = "it is a symbolic link" if self._path.is_symlink() else error.strerror or error
+            raise TokenStorageError(f"{self._path} cannot be read: {reason}") from error
+        try:
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode):
+                raise TokenStorageError(f"{self._path} is not a regular file")
+            _check_private(status, self._path, "Run chmod 600 on it")
+            with os.fdopen(descriptor, "rb", closefd=False) as file:
+                text = file.read(_MAX_SIZE + 1)
+        finally:
+            os.close(descriptor)
+        try:
+            content: object = json.loads(text) if len(text) <= _MAX_SIZE else None
+        except (ValueError, RecursionError):
+            content = None  # the message of the decoder may quote a token
+        if not is_object(content) or type(content.get("version")) is not int:
+            raise TokenStorageError(
+                f"{self._path} is not a token file of mcpkit. Choose another file, or remove it"
+            )
+        if content["version"] > _FILE_VERSION:
+            raise TokenStorageError(
+                f"{self._path} was written by a later version of mcpkit. Choose another file, or upgrade mcpkit"
+            )
+        records = content.get("records")
+        return records if is_object(records) else {}
+
+    def _replace_record(self, name: str, record: Json | None) -> None:
+        """Store a record, or remove it if it is None, and replace the whole file."""
+        self._prepare_folder()
+        try:
+            with locked(self._lock_file("write")):
+                records = self._read()
+                if record is None and name not in records:
+                    return
+                records[name] = record
+                kept = {key: value for key, value in records.items() if value is not None}
+                self._write(json.dumps({"version": _FILE_VERSION, "records": kept}).encode())
+        except TokenStorageError:
+            raise
+        except OSError as error:
+            raise TokenStorageError(f"{self._path} cannot be written: {error.strerror or error}") from error
+
+    def _write(self, text: bytes) -> None:
+        """Replace the whole file atomically."""
+        descriptor, name = tempfile.mkstemp(dir=self._path.parent, prefix=f".{self._path.name}.")  # mode 0600
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(descriptor)
+            Path(name).replace(self._path)
+        except BaseException:
+            with suppress(OSError):
+                Path(name).unlink()
+            raise
+
+
+def _check_private(status: os.stat_result, path: Path, cure: str) -> None:
+    """Check that only the user can access a file or folder.
+
+    Raises:
+        TokenStorageError: Another user owns it, or can access it.
+    """
+    if sys.platform != "win32":
+        if status.st_uid != os.geteuid():
+            raise TokenStorageError(f"{path} belongs to another user, who could read the tokens. {cure}")
+        if status.st_mode & _OTHER_USERS:
+            mode = stat.S_IMODE(status.st_mode)
+            raise TokenStorageError(f"other users can access {path} (mode {mode:04o}). {cure}")
+
+
+# Lock between processes, by a locked file that exists only while the lock is held
+
+
+@contextmanager
+def locked(path: Path) -> Generator[None]:
+    """Hold a lock for a short time, in a thread that may block.
+
+    Args:
+        path: The file to lock, in an existing folder.
+    """
+    while (descriptor := _acquire(path)) is None:
+        time.sleep(_POLL_INTERVAL)
+    try:
+        yield
+    finally:
+        _release(path, descriptor)
+
+
+@asynccontextmanager
+async def async_locked(path: Path) -> AsyncGenerator[None]:
+    """Hold a lock without blocking the event loop.
+
+    Args:
+        path: The file to lock, in an existing folder.
+    """
+    while (descriptor := _acquire(path)) is None:  # noqa: ASYNC110  # there is no notification of the release
+        await asyncio.sleep(_POLL_INTERVAL)
+    try:
+        yield
+    finally:
+        _release(path, descriptor)
+
+
+def _acquire(path: Path) -> int | None:
+    """Return the descriptor of the locked file; None while another process holds the lock."""
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
+    except PermissionError:
+        if sys.platform == "win32":  # which refuses a file that is being removed
+            return None
+        raise
+    is_acquired = False
+    try:
+        if _lock_descriptor(descriptor):
+            with suppress(FileNotFoundError):  # the last holder may have removed or replaced the file
+                is_acquired = os.path.samestat(path.stat(), os.fstat(descriptor))
+    finally:
+        if not is_acquired:
+            os.close(descriptor)
+    return descriptor if is_acquired else None
+
+
+def _release(path: Path, descriptor: int) -> None:
+    if sys.platform == "win32":
+        os.close(descriptor)  # unlocks; the file can be removed only while no other process has it open
+        with suppress(OSError):
+            path.unlink()
+    else:
+        with suppress(FileNotFoundError):
+            path.unlink()
+        os.close(descriptor)
+
+
+def _lock_descriptor(descriptor: int) -> bool:
+    """Lock an open file, and return False if another process has locked it."""
+    try:
+        if sys.platform == "win32":
+            import msvcrt
+
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+        else:
+            import fcntl
+
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        if sys.platform == "win32":
+            return False
+        raise
+    return True
+
+
+# In the keyring
+
+
+_MAX_ENTRY: Final = 1_000
+"""The most characters of one entry. An entry on Windows holds 2,560 bytes, and a character takes two to four."""
+_MAX_PARTS: Final = 1_000
+
+
+class KeyringTokens(TokenStorage):
+    """Stores tokens in the system keyring: Keychain, Credential Locker or Secret Service.
+
+    A record that is too long for one entry takes several. One process on a machine refreshes a token at a time.
+
+    Args:
+        service: The service name of the entries, which the keyring shows. Programs with another name do not see them.
+
+    Raises:
+        ImportError: The package `keyring` is not installed.
+    """
+
+    def __init__(self, service: str = "mcpkit") -> None:
+        try:
+            import keyring
+        except ImportError as error:
+            raise ImportError(
+                f"KeyringTokens requires the package keyring. Run: {install_command('keyring')}",
+                name=error.name,
+            ) from error
+        self._service = service
+        self._backend: Any = keyring.get_keyring()  # its methods have no types
+
+    def __repr__(self) -> str:
+        return f"KeyringTokens({self._service!r})"
+
+    async def load(self, name: str) -> Json | None:
+        """Return a record.
+
+        Args:
+            name: The name of the record.
+
+        Returns:
+            The record; None if there is none.
+
+        Raises:
+            TokenStorageError: The keyring is locked, or cannot be reached.
+        """
+        return await self._in_thread(self._load, name)
+
+    async def save(self, name: str, record: Json) -> None:
+        """Store a record.
+
+        Args:
+            name: The name of the record.
+            record: The record.
+
+        Raises:
+            TokenStorageError: The keyring is locked, or cannot be reached.
+        """
+        await self._in_thread(self._save, name, json.dumps(record))
+
+    async def remove(self, name: str) -> None:
+        """Remove a record. A missing record is ignored.
+
+        Args:
+            name: The name of the record.
+
+        Raises:
+            TokenStorageError: The keyring is locked, or cannot be reached.
+        """
+        await self._in_thread(self._remove, name)
+
+    @asynccontextmanager
+    async def lock(self, name: str) -> AsyncGenerator[None]:
+        """Lock a record for all processes of this user on this machine.
+
+        Args:
+            name: The name of the record.
+        """
+        folder = _lock_folder()
+        async with async_locked(folder / sha256(f"{self._service} {name}".encode()).hexdigest()[:32]):
+            yield
+
+    async def _in_thread(self, function: Callable[..., T], *arguments: str) -> T:
+        """Call a function in a thread, because the keyring may ask the user to unlock it."""
+        try:
+            return await asyncio.to_thread(function, *arguments)
+        except Exception as error:  # noqa: BLE001  # the backends for each system raise errors of their own
+            # Without its cause, because the message of a backend may contain the record.
+            raise TokenStorageError(
+                f"the system keyring failed ({type(error).__name__}). Unlock it, or choose another storage,"
+                " such as storage=MemoryTokens()"
+            ) from None
+
+    def _load(self, name: str) -> Json | None:
+        head = self._entry(name)
+        parts = _part_names(name, head)
+        if not parts:
+            return head
+        texts = [self._backend.get_password(self._service, part) for part in parts]
+        return None if None in texts else _parse("".join(map(str, texts)))
+
+    def _save(self, name: str, text: str) -> None:
+        old_parts = _part_names(name, self._entry(name))
+        if len(text) > _MAX_ENTRY:
+            # The parts have new names, and the entry names them once all are stored, so no process reads half a record.
+            head: Json = {"pieces": -(-len(text) // _MAX_ENTRY), "of": token_hex(8)}
+            for number, part in enumerate(_part_names(name, head)):
+                start = number * _MAX_ENTRY
+                self._backend.set_password(self._service, part, text[start : start + _MAX_ENTRY])
+            text = json.dumps(head)
+        self._backend.set_password(self._service, name, text)
+        self._delete(old_parts)
+
+    def _remove(self, name: str) -> None:
+        head = self._entry(name)
+        if head is not None:
+            self._delete([name, *_part_names(name, head)])
+
+    def _entry(self, name: str) -> Json | None:
+        return _parse(self._backend.get_password(self._service, name))
+
+    def _delete(self, names: list[str]) -> None:
+        from keyring.errors import PasswordDeleteError
+
+        for name in names:
+            try:
+                self._backend.delete_password(self._service, name)
+            except PasswordDeleteError:
+                continue  # another process has deleted it
+
+
+def _part_names(name: str, head: Json | None) -> list[str]:
+    """Return the names of the further entries of a record; empty if one entry holds it."""
+    count, of = (None, None) if head is None else (head.get("pieces"), head.get("of"))
+    if type(count) is not int or not 0 < count <= _MAX_PARTS or type(of) is not str:
+        return []
+    return [f"{name} {of} {number}" for number in range(count)]
+
+
+def _parse(text: str | None) -> Json | None:
+    try:
+        value: object = json.loads(text or "null")
+    except (ValueError, RecursionError):
+        return None
+    return value if is_object(value) else None
+
+
+def _lock_folder() -> Path:
+    """Return a private folder of the user for lock files.
+
+    Raises:
+        TokenStorageError: Other users can access the folder.
+    """
+    runtime = os.environ.get("XDG_RUNTIME_DIR", "")
+    folder = Path(runtime if runtime and Path(runtime).is_dir() else tempfile.gettempdir())
+    if sys.platform == "win32":  # where the folder for temporary files belongs to the user
+        folder /= "mcpkit-locks"
+        folder.mkdir(exist_ok=True)
+    else:
+        folder /= f"mcpkit-locks-{os.geteuid()}"
+        folder.mkdir(mode=0o700, exist_ok=True)
+        status = folder.lstat()
+        if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o077:
+            raise TokenStorageError(f"other users can access {folder}. Remove it")
+    return folder
+
+
+def default_storage() -> TokenStorage:
+    """Return the system keyring if the package `keyring` is installed and finds one, and memory otherwise.
+
+    A keyring in a plain file and the null keyring are not used.
+    """
+    try:
+        import keyring
+        from keyring.backends.chainer import ChainerBackend
+    except ImportError:
+        return MemoryTokens()
+    try:
+        backend = keyring.get_keyring()
+        if isinstance(backend, ChainerBackend):  # new entries are stored in the first of its backends
+            backend = next(iter(backend.backends), backend)
+        is_usable = backend.priority >= 1
+    except RuntimeError:  # the configured backend cannot be used
+        is_usable = False
+    return KeyringTokens() if is_usable else MemoryTokens()

@@ -6,6 +6,7 @@ Zed and fastmcp. No error shows a value of an entry, as it may be a secret.
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import re
@@ -17,7 +18,6 @@ from typing import Final, Literal
 from ..._utils.option_checks import nearest
 from ...content.blocks import described
 from ...protocol.jsonrpc import Json, is_array, is_object
-from . import jsonc
 from .infer_target import ConfiguredServer, HttpServerConfig, StdioServerConfig, ToolFilter
 
 logger = logging.getLogger(__name__)
@@ -54,6 +54,37 @@ _TRANSPORT_HEADERS: Final = frozenset({"accept", "content-type"})
 """Headers that every HTTP client sends, and that configurations repeat."""
 
 
+# Their JSON, as editors allow it: with comments, and commas after the last item
+
+_TEXT: Final = r'"(?:[^"\\\n]|\\.)*"'
+_COMMENT: Final = re.compile(rf"({_TEXT})|//[^\n]*|/\*.*?\*/", re.DOTALL)
+_LAST_COMMA: Final = re.compile(rf"({_TEXT}|[\[{{,]\s*,)|,(?=\s*[}}\]])")  # not one that follows no item
+
+
+def parse_jsonc(text: str) -> object:
+    """Parse JSON with `//` and `/* */` comments and trailing commas.
+
+    Raises:
+        ValueError: The text is invalid; the message has line and column.
+    """
+    return json.loads(plain_json(text))
+
+
+def plain_json(text: str) -> str:
+    """Return JSON with spaces for what only editors allow, so that every place stays where it was."""
+    return _LAST_COMMA.sub(_blank, without_comments(text))
+
+
+def without_comments(text: str) -> str:
+    """Return JSON with spaces for its comments, and all commas."""
+    return _COMMENT.sub(_blank, text)
+
+
+def _blank(found: re.Match[str]) -> str:
+    """Return strings as they are, and spaces for all else."""
+    return found[1] or re.sub(r"[^\n]", " ", found[0])
+
+
 # Files
 
 
@@ -64,7 +95,7 @@ def load(path: Path) -> Json:
         ValueError: The file is not valid JSON, or not an object.
     """
     try:
-        content = jsonc.loads(path.read_text(encoding="utf-8-sig"))
+        content = parse_jsonc(path.read_text(encoding="utf-8-sig"))
     except ValueError as error:
         raise ValueError(f"{path} is not valid JSON: {error}") from error
     if not is_object(content):

@@ -321,7 +321,7 @@ def _http_transports(url: str, transport: str | None, options: Json) -> Sequence
     from ..http.streamable_http_transport import HttpTransport
 
     if options.get("auth") == "oauth":
-        from ..auth.oauth import OAuth
+        from ..auth.oauth_grants import OAuth
 
         options = {**options, "auth": OAuth()}
     http, sse = HttpTransport(url, **options), SseTransport(url, **options)

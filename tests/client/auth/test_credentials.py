@@ -22,11 +22,17 @@ from joserfc.jwk import ECKey, OctKey, OKPKey, RSAKey, import_key
 from mcpkit._utils.exceptions import TokenStorageError
 from mcpkit.auth.discovery import AuthorizationServerMetadata
 from mcpkit.client.auth.authorization_server_client import AuthorizationFailedError
-from mcpkit.client.auth.client_authentication import PrivateKeyJwt, SigningKey, TokenReader, TokenRequest
-from mcpkit.client.auth.dpop import Prover
-from mcpkit.client.auth.file_tokens import FileTokens
-from mcpkit.client.auth.keyring_tokens import KeyringTokens, default_storage
-from mcpkit.client.auth.token_storage import VERSION, MemoryTokens, Registration, Tokens, TokenStorage
+from mcpkit.client.auth.token_endpoint import PrivateKeyJwt, Prover, TokenReader, TokenRequest
+from mcpkit.client.auth.token_storage import (
+    VERSION,
+    FileTokens,
+    KeyringTokens,
+    MemoryTokens,
+    Registration,
+    Tokens,
+    TokenStorage,
+    default_storage,
+)
 from tests.helpers.oauth_flow import MemoryKeyring
 from tests.helpers.tables import each_row
 
@@ -273,7 +279,7 @@ async def test_client_assertion_claims_and_algorithms(algorithm: str, form: str,
     pem = key.as_pem(private=True).decode()
     (tmp_path / "key.pem").write_text(pem)
     given = {"pem": pem, "jwk": key.as_dict(private=True), "file": tmp_path / "key.pem"}[form]
-    authentication = PrivateKeyJwt("reports", SigningKey(given))
+    authentication = PrivateKeyJwt("reports", given)
     sent = [await signed(authentication), await signed(authentication, algorithm)]
     tokens = [jwt.decode(each["client_assertion"], key, algorithms=[algorithm]) for each in sent]
     for form_sent, token in zip(sent, tokens, strict=True):
@@ -290,9 +296,9 @@ async def test_client_assertion_claims_and_algorithms(algorithm: str, form: str,
     KEYS["ES256"].as_pem(private=False).decode(), OctKey.generate_key(256).as_dict(private=True),
     {"kty": "EC", "crv": "P-256", "d": "SECRET"}, {},
 ])  # fmt: skip
-def test_signing_key_invalid_is_refused_and_not_quoted(key: Any) -> None:
+def test_private_key_jwt_invalid_key_is_refused_and_not_quoted(key: Any) -> None:
     with pytest.raises(ValueError, match="must be an unencrypted private key: the text of a PEM") as raised:
-        SigningKey(key)
+        PrivateKeyJwt("reports", key)
     assert "SECRET" not in str(raised.value)
     assert raised.value.__cause__ is raised.value.__context__ is None
 
@@ -301,8 +307,8 @@ def test_keys_are_not_shown() -> None:
     proofs = Prover()
     assert proofs.key["d"] not in repr(proofs) + repr(vars(proofs))
     key = KEYS["ES256"].as_dict(private=True)
-    authentication = PrivateKeyJwt("reports", SigningKey(key))
-    assert key["d"] not in repr(authentication) + repr(vars(authentication)) + repr(SigningKey(key))
+    authentication = PrivateKeyJwt("reports", key)
+    assert key["d"] not in repr(authentication) + repr(vars(authentication))
 
 
 async def test_presented_token_from_text_file_or_function(tmp_path: Path) -> None:

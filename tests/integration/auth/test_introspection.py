@@ -12,8 +12,10 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 
 from mcpkit.auth import AccessToken, Introspection, InvalidTokenError, Jwt, VerifierUnavailableError
-from mcpkit.client.auth.authorization_server_client import AuthorizationServerClient
-from mcpkit.client.auth.server_discovery import authorization_server_metadata
+from mcpkit.client.auth.authorization_server_client import (
+    AuthorizationServerClient,
+    authorization_server_metadata,
+)
 from tests.helpers.fake_idp import INTROSPECTION, KEYS, METADATA, OLD, OPENID, KeyIssuer, is_verified
 from tests.helpers.signed_tokens import AUDIENCE, NOW
 from tests.helpers.tables import each_row

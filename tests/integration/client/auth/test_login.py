@@ -11,7 +11,7 @@ from starlette.responses import JSONResponse, Response
 from mcpkit import Client, Retries
 from mcpkit.auth import DevAuth
 from mcpkit.client import ClientCredentials, MemoryTokens, OAuth
-from mcpkit.client.auth.client_authentication import SecretAuthentication
+from mcpkit.client.auth.token_endpoint import SecretAuthentication
 from mcpkit.exceptions import AuthorizationError, TransportError
 from tests.helpers.authorization_server import RESOURCE_METADATA, Clicks, Granting, TokenSite, clicking, notes
 from tests.helpers.oauth_flow import User

@@ -15,7 +15,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpkit.client.auth.authorization_server_client import AuthorizationFailedError
-from mcpkit.client.auth.file_tokens import FileTokens
 from mcpkit.client.auth.login_callback import (
     ExpectedRedirect,
     LocalCallbackServer,
@@ -26,7 +25,7 @@ from mcpkit.client.auth.login_callback import (
     open_browser,
     parse_redirect,
 )
-from mcpkit.client.auth.token_storage import Tokens
+from mcpkit.client.auth.token_storage import FileTokens, Tokens
 from tests.helpers.tables import each_row
 
 STATE = "0123456789abcdef" * 2
@@ -197,7 +196,7 @@ RESOURCE = "https://mcp.example.com/mcp"
 RENEW = """
 import asyncio, sys
 from dataclasses import replace
-from mcpkit.client.auth.file_tokens import FileTokens
+from mcpkit.client.auth.token_storage import FileTokens
 
 async def main():
     storage = FileTokens(sys.argv[1])

@@ -10,8 +10,11 @@ from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Re
 
 from mcpkit import Client
 from mcpkit.auth.urls import MetadataError
-from mcpkit.client.auth.authorization_server_client import AuthorizationFailedError, AuthorizationServerClient
-from mcpkit.client.auth.server_discovery import discover
+from mcpkit.client.auth.authorization_server_client import (
+    AuthorizationFailedError,
+    AuthorizationServerClient,
+    discover,
+)
 from mcpkit.exceptions import AuthorizationError
 from tests.helpers.authorization_server import RESOURCE_METADATA, Granting, clicking
 

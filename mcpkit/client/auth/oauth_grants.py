@@ -1,27 +1,46 @@
-"""The authorization code grant: login of the user with a browser (OAuth 2.1, 4.1), and registration of the client."""
+"""The OAuth grants of clients: a login of the user (OAuth 2.1, 4.1), and grants without a login."""
 
 from __future__ import annotations
 
 import hmac
 import secrets
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import ClassVar
+from pathlib import Path
+from typing import ClassVar, Final
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from ...auth.discovery import AuthorizationServerMetadata
 from ...auth.jws import base64url_encode
-from ...auth.urls import check_url, shortened
+from ...auth.urls import MetadataError, check_url, shortened
 from ...auth.verifier import warn_insecure_options
-from .authorization_server_client import AuthorizationFailedError, EndpointResponse, TokenRefusedError
+from ...protocol.jsonrpc import Json
+from .authorization_server_client import (
+    OFFLINE_ACCESS,
+    AuthorizationFailedError,
+    TokenRefusedError,
+    authorization_server_metadata,
+)
 from .authorizer import Authorization
-from .client_authentication import ClientAuthentication, by_method, method_for, method_to_register
 from .login_callback import Browser, LocalCallbackServer, RedirectReceiver
-from .server_discovery import OFFLINE_ACCESS
-from .token_endpoint import GrantContext, error_words, refusal
-from .token_storage import Registration, Tokens, TokenStorage
+from .token_endpoint import (
+    ClientAuthentication,
+    ForeignAssertion,
+    GrantContext,
+    PresentedToken,
+    PrivateKeyJwt,
+    SecretAuthentication,
+    TokenReader,
+    TokenRequest,
+    by_method,
+    error_words,
+    method_for,
+    method_to_register,
+    raise_refusal,
+)
+from .token_storage import MemoryTokens, Registration, Tokens, TokenStorage
 
 
 class OAuth(Authorization):
@@ -331,12 +350,308 @@ class AuthorizationRequest:
                 f"the authorization response has `iss` {shortened(str(issuer))}, but the login was at {name}: "
                 "the client discards its code. Log in again"
             )
-        refused = refusal(EndpointResponse(400, response), f"the authorization server {name}")
-        if refused is not None:
-            raise refused
+        raise_refusal(response, f"the authorization server {name}")
         code = response.get("code")
         if not code:
             raise AuthorizationFailedError(
                 f"the authorization response of {name} has no `code`. Log in again"
             )
         return code
+
+
+# Grants without a login
+
+_JWT_BEARER: Final = "urn:ietf:params:oauth:grant-type:jwt-bearer"
+_TOKEN_EXCHANGE: Final = "urn:ietf:params:oauth:grant-type:token-exchange"
+_TOKEN_TYPES: Final = "urn:ietf:params:oauth:token-type:"
+
+
+class _GrantWithoutLogin(Authorization):
+    """Base class of grants for one client. Its tokens can be obtained again at any time."""
+
+    def __init__(
+        self,
+        client_id: str,
+        authentication: Callable[[AuthorizationServerMetadata], ClientAuthentication],
+        issuer: str | None,
+        scopes: Iterable[str] | None,
+        storage: TokenStorage | None,
+        dpop: bool,
+        accept_plain_http: bool,
+    ) -> None:
+        super().__init__(
+            scopes=scopes,
+            storage=MemoryTokens() if storage is None else storage,
+            issuer=issuer,
+            dpop=dpop,
+            accept_plain_http=accept_plain_http,
+        )
+        self._client_id = client_id
+        self._authentication_at = authentication
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._client_id!r})"
+
+    @property
+    def client(self) -> str:
+        """The client id."""
+        return self._client_id
+
+
+def _registered_client(
+    client_id: str,
+    issuer: str | None,
+    secret: str | None,
+    private_key: str | Path | Json | None,
+    assertion: PresentedToken | None = None,
+    algorithm: str | None = None,
+    key_id: str | None = None,
+    audience: str | None = None,
+) -> Callable[[AuthorizationServerMetadata], ClientAuthentication]:
+    """Return the function with the authentication of a registered client at an authorization server.
+
+    Raises:
+        ValueError: Not exactly one of secret, key and assertion is given; or `issuer` is missing.
+    """
+    if not client_id:
+        raise ValueError("client_id is empty. Pass the client ID that the authorization server has issued")
+    if sum(each is not None for each in (secret, private_key, assertion)) != 1:
+        raise ValueError("pass exactly one of secret=, private_key= and assertion=")
+    if issuer is None and (private_key is None or audience is not None):
+        raise ValueError(
+            "issuer= is missing. Pass the issuer of the authorization server that registered the client: without"
+            " it, any authorization server that an MCP server names would get the credentials"
+        )
+    if private_key is None and (algorithm, key_id, audience) != (None, None, None):
+        raise ValueError("algorithm=, key_id= and audience= require private_key=")
+    authentication: ClientAuthentication
+    if private_key is not None:
+        authentication = PrivateKeyJwt(client_id, private_key, algorithm, key_id, audience)
+    elif assertion is not None:
+        authentication = ForeignAssertion(client_id, TokenReader("assertion=", assertion))
+    else:
+        return lambda server: by_method(method_for(secret, server), client_id, secret)
+    return lambda server: authentication
+
+
+class ClientCredentials(_GrantWithoutLogin):
+    """Obtains tokens for a program that acts for itself, such as a service or a job, without a login.
+
+        Client(url, auth=ClientCredentials("reports", secret=SECRET, issuer="https://id.example.com"))
+        Client(url, auth=ClientCredentials("reports", private_key=Path("reports.pem")))
+
+    The client must be registered at the authorization server. Expired tokens are requested again (OAuth 2.1, section
+    4.2; ext-auth, "OAuth Client Credentials Extension").
+
+    Args:
+        client_id: The client id.
+        secret: The client secret. It is sent in a header or in the form, as the authorization server requires.
+        private_key: The private key that signs assertions (`private_key_jwt`): the text of a PEM file, its path, or a
+            JWK.
+        assertion: A JWT from another issuer that authenticates the client, such as the platform that it runs on: the
+            token, the path of a file that holds it, or a function that returns it.
+        issuer: The authorization server that the secret or the assertion is sent to, and no other. It may be left out
+            with a private key, since each signed assertion is valid for one authorization server only.
+        scopes: The scopes to request. None takes those that the server names.
+        algorithm: The algorithm of the signature, such as `ES256`. None takes one that suits the key and the
+            authorization server.
+        key_id: The `kid` of the key.
+        audience: The `aud` of signed assertions. None takes the issuer. Some servers require the URL of their token
+            endpoint.
+        storage: The storage of the tokens. None takes memory.
+        dpop: Whether tokens are bound to a key of the client (DPoP, RFC 9449).
+        accept_plain_http: Whether servers and authorization servers on other machines may have URLs with `http`, as in
+            a cluster. Everything in between can then read the tokens.
+
+    Raises:
+        ImportError: `private_key` requires the extra `mcpkit[auth]`.
+        OSError: The file of the key cannot be read.
+        ValueError: Not exactly one of `secret`, `private_key` and `assertion` is given; or `issuer` is missing.
+    """
+
+    def __init__(
+        self,
+        client_id: str,
+        secret: str | None = None,
+        *,
+        private_key: str | Path | Json | None = None,
+        assertion: PresentedToken | None = None,
+        issuer: str | None = None,
+        scopes: Iterable[str] | None = None,
+        algorithm: str | None = None,
+        key_id: str | None = None,
+        audience: str | None = None,
+        storage: TokenStorage | None = None,
+        dpop: bool = False,
+        accept_plain_http: bool = False,
+    ) -> None:
+        authentication = _registered_client(
+            client_id, issuer, secret, private_key, assertion, algorithm, key_id, audience
+        )
+        super().__init__(client_id, authentication, issuer, scopes, storage, dpop, accept_plain_http)
+
+    async def obtain(self, context: GrantContext) -> Tokens:
+        """Request tokens from the token endpoint; see `Authorization.obtain`."""
+        form = {"grant_type": "client_credentials"}
+        return await context.tokens(form, self._authentication_at(context.server))
+
+
+class WorkloadIdentity(_GrantWithoutLogin):
+    """Obtains tokens for a program by the identity token of its platform, without a secret.
+
+        Client(url, auth=WorkloadIdentity("reports", Path("/var/run/secrets/tokens/mcp"), issuer="https://id.example.com"))
+
+    The platform provides a JWT with the authorization server as audience, for example Kubernetes in a file and cloud
+    providers by a request (RFC 7523, section 2.1). After a refusal the client does not try again, or in another way
+    (ext-auth, workload identity federation, a draft: SEP-1933).
+
+    Args:
+        client_id: The client id at the authorization server.
+        token: The JWT; the path of a file that holds it, read each time; or a function that returns it.
+        issuer: The authorization server that the JWT is for. It is sent to no other server.
+        scopes: The scopes to request. None takes those that the server names.
+        storage: The storage of the tokens. None takes memory.
+        dpop: Whether tokens are bound to a key of the client (DPoP, RFC 9449).
+        accept_plain_http: Whether servers and authorization servers on other machines may have URLs with `http`, as in
+            a cluster. Everything in between can then read the tokens.
+
+    Raises:
+        TypeError: `token` is none of these.
+        ValueError: `issuer` is not a URL with `https`.
+    """
+
+    def __init__(
+        self,
+        client_id: str,
+        token: PresentedToken,
+        *,
+        issuer: str,
+        scopes: Iterable[str] | None = None,
+        storage: TokenStorage | None = None,
+        dpop: bool = False,
+        accept_plain_http: bool = False,
+    ) -> None:
+        self._token = TokenReader("token", token)
+        authentication = SecretAuthentication(client_id)
+        super().__init__(
+            client_id, lambda _: authentication, issuer, scopes, storage, dpop, accept_plain_http
+        )
+
+    async def obtain(self, context: GrantContext) -> Tokens:
+        """Request tokens from the token endpoint, once, with the token of the platform; see `Authorization.obtain`."""
+        form = {"grant_type": _JWT_BEARER, "assertion": await self._token.read()}
+        return await context.tokens(form, self._authentication_at(context.server))
+
+
+class EnterpriseManaged(_GrantWithoutLogin):
+    """Obtains tokens for a user by a login at the identity provider of an enterprise.
+
+        auth = EnterpriseManaged(
+            "notes-client", secret=SECRET, issuer="https://auth.notes.example",
+            idp="https://acme.idp.example", idp_client_id="our-client", identity=id_token,
+        )
+
+    The user is not prompted. The identity provider decides what the client may do, and exchanges the user's identity
+    token for a grant (ID-JAG). The authorization server of the MCP server exchanges the grant for a token
+    (ext-auth, "Enterprise-Managed Authorization").
+
+    Args:
+        client_id: The client id at the authorization server of the MCP server.
+        secret: The client secret there. Give either `secret` or `private_key`.
+        private_key: The private key of the client there: the text of a PEM file, its path, or a JWK.
+        issuer: That authorization server. Grants are sent to no other server.
+        idp: The issuer of the enterprise's identity provider.
+        idp_client_id: The client id at the identity provider.
+        identity: The identity token of the user from the login, an ID token or a SAML assertion: the token, the path of
+            a file that holds it, or a function that returns it.
+        idp_secret: The client secret at the identity provider; None if there is none.
+        identity_type: The type of `identity`: `id_token` or `saml2`.
+        idp_token_endpoint: The token endpoint of the identity provider. None takes it from the provider's metadata.
+        scopes: The scopes to request. None takes those that the server names.
+        storage: The storage of the tokens, for this user only. None takes memory, since tokens can be obtained again at
+            any time.
+        dpop: Whether tokens are bound to a key of the client (DPoP, RFC 9449).
+        accept_plain_http: Whether servers and authorization servers on other machines may have URLs with `http`, as in
+            a cluster. Everything in between can then read the tokens.
+
+    Raises:
+        ImportError: `private_key` requires the extra `mcpkit[auth]`.
+        OSError: The file of the key cannot be read.
+        ValueError: A URL does not begin with `https`, `identity_type` is unknown, or not exactly one of `secret` and
+            `private_key` is given.
+    """
+
+    def __init__(
+        self,
+        client_id: str,
+        *,
+        issuer: str,
+        idp: str,
+        idp_client_id: str,
+        identity: PresentedToken,
+        secret: str | None = None,
+        private_key: str | Path | Json | None = None,
+        idp_secret: str | None = None,
+        identity_type: str = "id_token",
+        idp_token_endpoint: str | None = None,
+        scopes: Iterable[str] | None = None,
+        storage: TokenStorage | None = None,
+        dpop: bool = False,
+        accept_plain_http: bool = False,
+    ) -> None:
+        if identity_type not in {"id_token", "saml2"}:
+            raise ValueError(f"identity_type must be 'id_token' or 'saml2', got {identity_type!r}")
+        authentication = _registered_client(client_id, issuer, secret, private_key)
+        self._idp = check_url(idp, "idp=", accepts_http=accept_plain_http)
+        self._idp_client_id = idp_client_id
+        self._idp_secret = idp_secret
+        self._identity = TokenReader("identity", identity)
+        self._identity_type = _TOKEN_TYPES + identity_type
+        self._endpoint = idp_token_endpoint
+        if idp_token_endpoint is not None:
+            check_url(idp_token_endpoint, "idp_token_endpoint=", accepts_http=accept_plain_http)
+        super().__init__(client_id, authentication, issuer, scopes, storage, dpop, accept_plain_http)
+
+    def __repr__(self) -> str:
+        return f"EnterpriseManaged({self.client!r}, idp={self._idp!r})"
+
+    async def obtain(self, context: GrantContext) -> Tokens:
+        """Request a grant from the identity provider, and tokens for it; see `Authorization.obtain`."""
+        form = {"grant_type": _JWT_BEARER, "assertion": await self._request_grant(context)}
+        return await context.tokens(form, self._authentication_at(context.server))
+
+    async def _request_grant(self, context: GrantContext) -> str:
+        """Return the grant of the identity provider for one server (section 4)."""
+        what = f"the identity provider {shortened(self._idp)}"
+        form = {
+            "grant_type": _TOKEN_EXCHANGE,
+            "requested_token_type": f"{_TOKEN_TYPES}id-jag",
+            "audience": context.server.issuer,
+            "resource": context.resource,
+            "subject_token_type": self._identity_type,
+        }
+        if context.scopes:
+            form["scope"] = " ".join(context.scopes)
+        try:
+            if self._endpoint is not None:
+                document: Mapping[str, object] = {"issuer": self._idp, "token_endpoint": self._endpoint}
+                idp = AuthorizationServerMetadata(self._idp, document, context.http.accepts_http)
+            else:
+                name = f"the metadata of the identity provider {shortened(self._idp)}"
+                idp = await authorization_server_metadata(context.http, self._idp, name)
+            url = idp.endpoint("token_endpoint")
+            request = TokenRequest(url, {**form, "subject_token": await self._identity.read()})
+            method = method_for(self._idp_secret, idp)
+            await by_method(method, self._idp_client_id, self._idp_secret).sign(request, idp)
+            response = await context.http.post(url, what, form=request.form, headers=request.headers)
+        except MetadataError as error:
+            raise AuthorizationFailedError(str(error)) from None
+        raise_refusal(response.members, what, request.secrets)
+        grant = response.members.get("access_token")
+        is_grant = response.members.get("issued_token_type") == f"{_TOKEN_TYPES}id-jag"
+        if response.status != 200 or not isinstance(grant, str) or not is_grant:
+            raise AuthorizationFailedError(
+                f"{what} responded with HTTP {response.status} without an identity assertion grant (ID-JAG)",
+                may_pass=response.status >= 500,
+            )
+        return grant
