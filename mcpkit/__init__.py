@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from ._utils.exceptions import PromptError, ProtocolError, RegistrationError, ResourceError, ToolError
     from .client.client import Client
     from .client.client_group import ClientGroup
-    from .client.retries_and_timeouts import Retries, Timeout
     from .client.sync_client import SyncClient
+    from .client.timeouts_retries_and_progress import Retries, Timeout
     from .components.component import Access
     from .components.dependencies import Ask, Depends, FromHeader, FromState
     from .components.prompts_and_completion import Complete, Prompt
@@ -59,7 +59,7 @@ else:
             ".requests.log_handler": "LogHandler",
             ".client.client": "Client",
             ".client.client_group": "ClientGroup",
-            ".client.retries_and_timeouts": "Retries Timeout",
+            ".client.timeouts_retries_and_progress": "Retries Timeout",
             ".client.sync_client": "SyncClient",
             "._utils.exceptions": "PromptError ProtocolError RegistrationError ResourceError ToolError",
             ".context": "Context current_context",

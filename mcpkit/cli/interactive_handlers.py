@@ -26,8 +26,7 @@ from .key_values_and_usage import (
 )
 
 if TYPE_CHECKING:
-    from ..client.form_elicitation import FormField, FormRequest
-    from ..client.url_elicitation import UrlRequest
+    from ..client.elicitation_and_input_rounds import FormField, FormRequest, UrlRequest
 
 
 _MAX_LINE: Final = 64 * 1024
@@ -252,7 +251,7 @@ class FormPrompt:
         return self._validate(field, convert(texts, field.schema, self._form.schema))
 
     def _validate(self, field: FormField, value: object) -> object:
-        from ..client.tools.server_schemas import ServerSchema  # only for forms, as it takes time
+        from ..client.server_schemas_and_typed_results import ServerSchema  # only for forms, as it takes time
 
         schema: Json = {**self._form.schema, "properties": {field.name: field.schema}, "required": []}
         problems = ServerSchema(schema, asserts_formats=True).problems({field.name: value})

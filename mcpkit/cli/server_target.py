@@ -32,7 +32,7 @@ from .key_values_and_usage import parse_options
 from .server_loader import load_server, parse_server_location
 
 if TYPE_CHECKING:
-    from ..client.memory_transport import MemoryTransport
+    from ..client.transport_interface_and_memory import MemoryTransport
 
 TransportName = Literal["http", "sse"]
 
@@ -189,7 +189,7 @@ def _memory_transport(target: str, user: str, scopes: str, options: Json) -> Mem
         click.UsageError: The target is not a Python file or module, or an option needs another process.
         CommandError: The target has no server.
     """
-    from ..client.memory_transport import MemoryTransport
+    from ..client.transport_interface_and_memory import MemoryTransport
     from ..identity.principals_and_scopes import Principal
 
     if parse_server_location(target) is None:

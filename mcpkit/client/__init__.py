@@ -13,16 +13,14 @@ if TYPE_CHECKING:
     from .client_group import ClientGroup
     from .client_messages import OutgoingMessage
     from .client_subscriptions import Change, Subscription
-    from .form_elicitation import FormChoice, FormField, FormRequest
-    from .request_telemetry import ClientTelemetry
-    from .retries_and_timeouts import Retries, Timeout
-    from .server_request_handlers import SampleRequest, SamplingHandler
+    from .elicitation_and_input_rounds import FormChoice, FormField, FormRequest, UrlRequest
+    from .remote_tools import RemoteTool
+    from .server_message_handlers import SampleRequest, SamplingHandler
     from .sync_client import SyncClient, SyncSubscription, SyncTaskHandle, SyncTool
     from .task_handles import TaskHandle, TaskStatus
-    from .tools.remote_tools import RemoteTool
-    from .trace_and_record import Replay
-    from .transport_interface import Transport, TransportListener
-    from .url_elicitation import UrlRequest
+    from .telemetry_tracing_and_recording import ClientTelemetry, Replay
+    from .timeouts_retries_and_progress import Retries, Timeout
+    from .transport_interface_and_memory import Transport, TransportListener
 else:
     from .._utils.package import late_names
 
@@ -32,21 +30,19 @@ else:
             ".auth.login_callback": "LocalCallbackServer",
             ".auth.oauth_grants": "ClientCredentials EnterpriseManaged OAuth WorkloadIdentity",
             ".auth.token_storage": "FileTokens KeyringTokens MemoryTokens TokenStorage",
-            ".client_subscriptions": "Change Subscription",
+            ".call_results": "CallResult",
             ".client": "Client",
             ".client_group": "ClientGroup",
-            ".call_results": "CallResult",
-            ".transport_interface": "Transport TransportListener",
-            ".trace_and_record": "Replay",
-            ".request_telemetry": "ClientTelemetry",
-            ".retries_and_timeouts": "Retries Timeout",
-            ".sync_client": "SyncClient SyncSubscription SyncTaskHandle SyncTool",
-            ".tools.remote_tools": "RemoteTool",
             ".client_messages": "OutgoingMessage",
-            ".form_elicitation": "FormChoice FormField FormRequest",
-            ".server_request_handlers": "SampleRequest SamplingHandler",
+            ".client_subscriptions": "Change Subscription",
+            ".elicitation_and_input_rounds": "FormChoice FormField FormRequest UrlRequest",
+            ".remote_tools": "RemoteTool",
+            ".server_message_handlers": "SampleRequest SamplingHandler",
+            ".sync_client": "SyncClient SyncSubscription SyncTaskHandle SyncTool",
             ".task_handles": "TaskHandle TaskStatus",
-            ".url_elicitation": "UrlRequest",
+            ".telemetry_tracing_and_recording": "ClientTelemetry Replay",
+            ".timeouts_retries_and_progress": "Retries Timeout",
+            ".transport_interface_and_memory": "Transport TransportListener",
         },
     )
 

@@ -23,18 +23,27 @@ from .cache_and_pagination import ALL_PAGES, CACHED_METHODS, ResultCache, all_pa
 from .call_results import CallResult, member_object, objects, prompt_messages, resource_contents, strings
 from .client_messages import NO_HEADERS
 from .client_session import FOR_OTHERS, NOT_OPEN, ClientSession, NegotiationResult
-from .client_subscriptions import Subscription, SubscriptionFilter
-from .input_rounds import complete_input_rounds
-from .log_and_message_handlers import LogHandler, MessageHandler, ServerLog, add_message_handler
-from .pending_requests_and_callbacks import ProgressCallback
-from .retries_and_timeouts import Retries, Retrying, Timeout
-from .server_request_handlers import ElicitationHandler, RequestDispatcher, Roots, UrlElicitationHandler
-from .subscription_requests import ChangeListener, ResourceSubscriptions
+from .client_subscriptions import ChangeListener, ResourceSubscriptions, Subscription, SubscriptionFilter
+from .elicitation_and_input_rounds import (
+    URL_ELICITATION_REQUIRED,
+    complete_input_rounds,
+    retry_after_url_elicitation,
+)
+from .remote_tools import ListedTools, RemoteTool
+from .server_message_handlers import (
+    ElicitationHandler,
+    LogHandler,
+    MessageHandler,
+    RequestDispatcher,
+    Roots,
+    ServerLog,
+    UrlElicitationHandler,
+    add_message_handler,
+)
 from .targets.infer_target import Target
 from .targets.target_transports import ServerEntry, TargetOptions, is_of_one_user, single_entry, transports_of
-from .tools.remote_tools import ListedTools, RemoteTool
-from .transport_interface import HasAuthorization
-from .url_elicitation import URL_ELICITATION_REQUIRED, retry_after_url_elicitation
+from .timeouts_retries_and_progress import ProgressCallback, Retries, Retrying, Timeout
+from .transport_interface_and_memory import HasAuthorization
 from .version_negotiation import Negotiation
 
 if TYPE_CHECKING:
@@ -50,10 +59,9 @@ if TYPE_CHECKING:
         ServerCapabilities,
         ToolDefinition,
     )
-    from .request_telemetry import ClientTelemetry
-    from .server_request_handlers import SamplingFunction, SamplingHandler
+    from .server_message_handlers import SamplingFunction, SamplingHandler
     from .task_handles import TaskHandle
-    from .trace_and_record import Recorder, Trace
+    from .telemetry_tracing_and_recording import ClientTelemetry, Recorder, Trace
 
 T = TypeVar("T")
 
@@ -154,7 +162,7 @@ class Client:
         self._session = session = ClientSession(
             entry.transports,
             Negotiation(protocol_version, timeout.connect),
-            lifecycle=entry.stay,
+            lifecycle=entry.lifecycle,
             info=client_info or _INFO,
             handler=self._dispatcher,
         )
@@ -172,8 +180,8 @@ class Client:
         self._validates = validate_results
         self._resource_subscriptions = ResourceSubscriptions(session)
         session.listeners.add(self._cache.on_notification)
-        session.listeners.add(self._tools.hear)
-        session.renewals.append(self._forget_results)
+        session.listeners.add(self._tools.on_notification)
+        session.renewals.append(self._clear_results)
         for transport in entry.transports:
             if isinstance(transport, HasAuthorization):
                 transport.reauthorized.add(self._cache.clear)
@@ -182,13 +190,13 @@ class Client:
             add_message_handler(session, message_handler)
         self._recorder: Recorder | None = None
         if trace or record is not None:
-            from .trace_and_record import trace_and_record
+            from .telemetry_tracing_and_recording import trace_and_record
 
             self._recorder = trace_and_record(session, trace, record, options)
 
-    async def _forget_results(self) -> None:
+    async def _clear_results(self) -> None:
         self._cache.clear()  # it may be another server now
-        self._tools.forget()
+        self._tools.clear()
 
     # Opening and closing
 
@@ -571,11 +579,11 @@ class Client:
 
     async def _read_result(self, name: str, result_type: Any, answer: Json) -> Any:
         result = CallResult(answer, may_be_null=self._session.wire.revision in STATELESS)
-        if self._validates and not result.is_error and self._tools.may_promise(name, result):
+        if self._validates and not result.is_error and self._tools.may_have_output_schema(name, result):
             await self._tools.check(name, result)
         if result_type is None:
             return result
-        from .tools.headers_and_result_types import read_into  # imports pydantic's schemas
+        from .server_schemas_and_typed_results import read_into  # imports pydantic's schemas
 
         return read_into(result, result_type, name)
 
@@ -598,7 +606,7 @@ class Client:
             result = CallResult(answer, may_be_null=self._session.wire.revision in STATELESS)
             if result_type is None:
                 return result
-            from .tools.headers_and_result_types import read_into
+            from .server_schemas_and_typed_results import read_into
 
             return read_into(result, result_type, f"the task {task_id}")
 
@@ -625,7 +633,7 @@ class Client:
             ProtocolError: The server responded with an error, or with a result that cannot be read.
         """
         tools = await self._list("tools/list", "tools", use_cache)
-        return self._tools.learn(tools, by_http=self._repeats_arguments)
+        return self._tools.store(tools, by_http=self._repeats_arguments)
 
     # Resources, prompts and completion
 

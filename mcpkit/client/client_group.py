@@ -15,9 +15,14 @@ from .._utils.option_checks import nearest
 from ..protocol.jsonrpc import Json
 from .client import Client
 from .client_session import NOT_OPEN
-from .client_subscriptions import ChangeBuffer, Subscription, SubscriptionFilter
-from .server_request_handlers import Roots
-from .subscription_requests import announced_changes, not_announced
+from .client_subscriptions import (
+    ChangeBuffer,
+    Subscription,
+    SubscriptionFilter,
+    announced_changes,
+    not_announced,
+)
+from .server_message_handlers import Roots
 from .targets.infer_target import Target
 from .targets.target_transports import ServerEntry, TargetOptions, is_configuration, transports_of
 

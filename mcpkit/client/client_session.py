@@ -25,8 +25,8 @@ from .client_messages import (
     RequestReceived,
     ResultReceived,
 )
-from .pending_requests_and_callbacks import PendingRequest, ProgressCallback
-from .transport_interface import ServerLifecycle, Transport, is_authorizing
+from .timeouts_retries_and_progress import PendingRequest, ProgressCallback
+from .transport_interface_and_memory import ServerLifecycle, Transport, is_authorizing
 
 if TYPE_CHECKING:
     from ..protocol.objects import Implementation, ServerCapabilities

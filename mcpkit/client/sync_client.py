@@ -22,8 +22,8 @@ from .client import CallOptions, Client
 from .client_group import client_for, failures_of, servers_of
 from .client_session import CLOSED
 from .client_subscriptions import Change, Subscription
-from .server_request_handlers import Roots
-from .tools.remote_tools import RemoteTool
+from .remote_tools import RemoteTool
+from .server_message_handlers import Roots
 
 if TYPE_CHECKING:
     from typing_extensions import TypeForm

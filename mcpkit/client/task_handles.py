@@ -17,8 +17,8 @@ from ..protocol.jsonrpc import Json, is_object
 from ..protocol.revisions import CLIENT_CAPABILITIES, STATELESS, TASKS, TASKS_IN_CORE
 from .call_results import malformed
 from .client_session import ClientSession
-from .input_rounds import input_responses
-from .pending_requests_and_callbacks import ProgressCallback
+from .elicitation_and_input_rounds import input_responses
+from .timeouts_retries_and_progress import ProgressCallback
 
 T = TypeVar("T")
 

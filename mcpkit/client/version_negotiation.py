@@ -18,7 +18,7 @@ from ..execution.coroutines import within
 from ..protocol.jsonrpc import Json, is_array, is_object
 from ..protocol.revisions import ALL, HANDSHAKE, LATEST, LATEST_HANDSHAKE, SERVER_INFO, STATELESS
 from .client_session import ClientSession, NegotiationResult
-from .transport_interface import Transport, is_authorizing
+from .transport_interface_and_memory import Transport, is_authorizing
 
 DISCOVER_TIMEOUT: Final = 10.0
 """Seconds after which a server that has not answered `server/discover` is sent `initialize`, too.

@@ -265,7 +265,7 @@ class _DeclaredTool(BaseTool):
         return first_problem
 
     def _first_of_ours(self) -> Callable[[Json], str | None]:
-        from ..client.tools.server_schemas import ServerSchema
+        from ..client.server_schemas_and_typed_results import ServerSchema
 
         schema = ServerSchema(self.input_schema)
         return lambda arguments: next(map(str, schema.problems(arguments)), None)

@@ -12,7 +12,7 @@ from fractions import Fraction
 from math import ceil, floor
 from typing import Final, NamedTuple
 
-from ..client.tools.server_schemas import ServerSchema, UnusableSchemaError, library_validator
+from ..client.server_schemas_and_typed_results import ServerSchema, UnusableSchemaError, library_validator
 from ..protocol.jsonrpc import Json, is_array, is_object
 from ..schema.json_schema import resolved
 

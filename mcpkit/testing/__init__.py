@@ -12,13 +12,9 @@ from typing import TYPE_CHECKING
 from .._utils.package import late_names
 
 if TYPE_CHECKING:
-    from .client import ProgressCallback, ServerRequestHandler, TestClient, connect
-    from .overrides import override
+    from .client_and_overrides import ProgressCallback, ServerRequestHandler, TestClient, connect, override
 
 __all__ = ["ProgressCallback", "ServerRequestHandler", "TestClient", "connect", "override"]
 
 # pytest imports this folder for its plugin alone, which must cost nothing.
-__getattr__ = late_names(
-    globals(),
-    {".client": "ProgressCallback ServerRequestHandler TestClient connect", ".overrides": "override"},
-)
+__getattr__ = late_names(globals(), {".client_and_overrides": " ".join(__all__)})

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Protocol
 
@@ -12,6 +14,7 @@ import pytest
 
 if TYPE_CHECKING:
     from ..client.sync_client import SyncClient
+    from ..lockfile.lockfile import Surface
 
     McpClient = Callable[..., SyncClient]
     """Connects a client: takes what `SyncClient` takes; without a target that of the setting `mcp_target`."""
@@ -75,20 +78,28 @@ def mcp_lock(request: pytest.FixtureRequest) -> McpLock:
     the option `--mcp-lock-update`, the contract is written instead.
     """
 
-    def compare_them(target: object = None, path: str = _LOCK, *, compatible: bool = False) -> None:
-        from .lock_and_check import compare
+    def compare(target: object = None, path: str = _LOCK, *, compatible: bool = False) -> None:
+        from ..lockfile.lockfile import contract_of, read_if_exists, write
+        from ..lockfile.lockfile_changes import Effect, changes
 
-        config = request.config
-        failure = compare(
-            _target(config, target, "mcp_lock"),
-            config.rootpath / path,
-            is_updated=bool(config.getoption("mcp_lock_update")),
-            allows_compatible=compatible,
-        )
-        if failure is not None:
-            pytest.fail(failure, pytrace=False)
+        file = request.config.rootpath / path
+        contract = contract_of(_surfaces(_target(request.config, target, "mcp_lock")))
+        if request.config.getoption("mcp_lock_update"):
+            write(file, contract)
+            return
+        old = read_if_exists(file)
+        if old is None:
+            pytest.fail(f"{file} does not exist. Run pytest --mcp-lock-update to write it", pytrace=False)
+        words = {Effect.BREAKING: "breaks clients", Effect.UNKNOWN: "may break clients"}
+        if not compatible:
+            words[Effect.COMPATIBLE] = "changed"
+        found = [each for each in changes(old, contract) if each.effect in words]
+        if found:
+            lines = "\n".join(f"{words[each.effect]}: {each.where}: {each.what}" for each in found)
+            advice = "Run pytest --mcp-lock-update to accept the changes"
+            pytest.fail(f"the server differs from {file.name}. {advice}:\n{lines}", pytrace=False)
 
-    return compare_them
+    return compare
 
 
 @pytest.fixture
@@ -99,15 +110,25 @@ def mcp_check(request: pytest.FixtureRequest) -> McpCheck:
     advice fails the test, too. The settings `[tool.mcpkit.check]` in pyproject.toml apply as well.
     """
 
-    def look(target: object = None, *, ignore: Sequence[str] = (), strict: bool = False) -> None:
-        from .lock_and_check import check
+    def check(target: object = None, *, ignore: Sequence[str] = (), strict: bool = False) -> None:
+        from ..cli.check.check_rules import findings
+        from ..cli.check.check_settings import load_settings
+        from ..cli.check.rule import CheckInputs
 
         target = _target(request.config, target, "mcp_check")
-        failure = check(target, request.config.rootpath, ignore=ignore, is_strict=strict)
-        if failure is not None:
-            pytest.fail(failure, pytrace=False)
+        settings = load_settings(request.config.rootpath)
+        inputs = CheckInputs(
+            _surfaces(target),
+            budget=settings.budget,
+            tool_budget=settings.tool_budget,
+            strict_hosts=settings.hosts,
+        )
+        found = findings(inputs, ignored=[*settings.ignore, *ignore])
+        failed = [str(each) for each in found if strict or settings.strict or each.severity != "advice"]
+        if failed:
+            pytest.fail("\n".join(failed), pytrace=False)
 
-    return look
+    return check
 
 
 def _target(config: pytest.Config, target: object, fixture: str) -> object:
@@ -122,3 +143,16 @@ def _target(config: pytest.Config, target: object, fixture: str) -> object:
     words = shlex.split(configured, posix=sys.platform != "win32")
     path = config.rootpath / configured
     return path if path.exists() else words if len(words) > 1 else configured
+
+
+def _surfaces(target: object) -> list[Surface]:
+    """Fetch the lists of a server in a separate thread, as an event loop may be running in the test."""
+    from ..client.client_group import client_for
+    from ..lockfile.lockfile import surfaces_of
+
+    async def fetch() -> list[Surface]:
+        async with client_for(target) as client:  # type: ignore[arg-type]  # it checks the target
+            return await surfaces_of(client)
+
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(asyncio.run, fetch()).result()

@@ -8,7 +8,7 @@ from random import Random
 from typing import Any
 
 from mcpkit.client.client_messages import OutgoingMessage
-from mcpkit.client.transport_interface import TransportListener
+from mcpkit.client.transport_interface_and_memory import TransportListener
 from mcpkit.exceptions import TransportError
 from tests.helpers.pipe import META
 

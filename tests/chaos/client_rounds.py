@@ -14,7 +14,7 @@ from random import Random
 from typing import Any, TypeVar
 
 from mcpkit import Client, ProtocolError, Retries
-from mcpkit.client.form_elicitation import FormRequest
+from mcpkit.client.elicitation_and_input_rounds import FormRequest
 from mcpkit.exceptions import OutcomeUnknownError, TransportError
 from tests.chaos.client_peer import HANDSHAKE, STATELESS, Peer, PipePeer
 from tests.helpers.processes import open_resources

@@ -16,7 +16,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 from mcpkit import Client, ClientGroup, Context, ProtocolError, Server, ToolError
 from mcpkit.client import ClientTelemetry, Replay
-from mcpkit.client.trace_and_record import MASK, Mask
+from mcpkit.client.telemetry_tracing_and_recording import MASK, Mask
 from mcpkit.middleware import Telemetry
 from tests.helpers.scripted_transport import Message, ScriptedTransport, discovered, text
 from tests.helpers.tables import each_row

@@ -11,7 +11,6 @@ import pytest
 from mcpkit import Client, ClientGroup, Registry, Retries, Server, Timeout
 from mcpkit._utils.python_safe_path import module_command
 from mcpkit.client.http.streamable_http_transport import HttpTransport
-from mcpkit.client.memory_transport import MemoryTransport
 from mcpkit.client.stdio.stdio_transport import StdioTransport
 from mcpkit.client.targets.host_configuration import Configuration, Entry, Variables, load, parse_jsonc
 from mcpkit.client.targets.infer_target import (
@@ -21,6 +20,7 @@ from mcpkit.client.targets.infer_target import (
     infer_target,
 )
 from mcpkit.client.targets.target_transports import transports_of
+from mcpkit.client.transport_interface_and_memory import MemoryTransport
 from tests.helpers.tables import each_row
 
 HOSTS = Path(__file__).parent / "hosts"

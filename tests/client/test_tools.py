@@ -13,7 +13,7 @@ from typing_extensions import TypedDict
 from mcpkit import Client, Image, ProtocolError, Server, Text, ToolError
 from mcpkit.client import RemoteTool
 from mcpkit.client.call_results import decode_base64_text, is_plain_base64
-from mcpkit.client.tools.server_schemas import ServerSchema, UnusableSchemaError
+from mcpkit.client.server_schemas_and_typed_results import ServerSchema, UnusableSchemaError
 from mcpkit.exceptions import InvalidResultError
 from tests.helpers.scripted_transport import Message, ScriptedTransport, discovered, initialized
 from tests.helpers.scripted_transport import error as error_result

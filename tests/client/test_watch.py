@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from mcpkit import CacheHint, Client, ClientGroup, ProtocolError, Server, ServerOptions
-from mcpkit.client import Change, subscription_requests
+from mcpkit.client import Change
+from mcpkit.client import client_subscriptions as subscription_requests
 from mcpkit.client.client_messages import OutgoingMessage
 from mcpkit.client.client_subscriptions import (
     MAX_LENGTH,
@@ -19,8 +20,7 @@ from mcpkit.client.client_subscriptions import (
     Subscription,
     SubscriptionFilter,
 )
-from mcpkit.client.memory_transport import MemoryTransport
-from mcpkit.client.transport_interface import TransportListener
+from mcpkit.client.transport_interface_and_memory import MemoryTransport, TransportListener
 from mcpkit.exceptions import TransportError
 from tests.helpers.scripted_transport import Message, ScriptedTransport, discovered, initialized
 from tests.helpers.waiting import DEFAULT_TIMEOUT, LoopClock, over, until

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from mcpkit.client.client_messages import OutgoingMessage
-from mcpkit.client.transport_interface import TransportListener
+from mcpkit.client.transport_interface_and_memory import TransportListener
 from mcpkit.exceptions import TransportError
 from mcpkit.middleware import ToolCall
 from mcpkit.transports import OpenQuestions

@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field, create_model
 from mcpkit import Server
 from mcpkit.cli.check.check_rules import findings
 from mcpkit.cli.check.rule import CheckInputs
-from mcpkit.client.tools.server_schemas import ServerSchema
+from mcpkit.client.server_schemas_and_typed_results import ServerSchema
 from mcpkit.lockfile.lockfile import Surface
 from mcpkit.lockfile.lockfile_changes import Effect, compare_input_schemas
 from mcpkit.schema import custom_schemas

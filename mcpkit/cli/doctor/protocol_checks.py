@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Final, NamedTuple
 
 from ..._utils.exceptions import INVALID_PARAMS, METHOD_NOT_FOUND, ProtocolError, TransportError
-from ...client.tools.server_schemas import UnusableSchemaError, output_schema_of, result_problems
+from ...client.server_schemas_and_typed_results import UnusableSchemaError, output_schema_of, result_problems
 from ...protocol.jsonrpc import Json, is_array, is_object
 from ...protocol.revisions import ALL, HANDSHAKE, LATEST, LATEST_HANDSHAKE
 from .finding_catalogue import CheckResult, quoted

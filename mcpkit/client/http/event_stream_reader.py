@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..._utils.exceptions import StatusError, TransportError
 from ...execution.coroutines import within
 from ...protocol.jsonrpc import RequestId
-from ..transport_interface import TransportListener
+from ..transport_interface_and_memory import TransportListener
 from .http_endpoint import FINISH_TIME, HttpEndpoint
 from .http_errors import media_type
 from .request_authorization import Pairs

@@ -16,7 +16,7 @@ from ..._utils.exceptions import TransportError
 from ...execution.coroutines import within
 from ...protocol.jsonrpc import RequestId
 from ..client_messages import OutgoingMessage
-from ..transport_interface import TransportListener
+from ..transport_interface_and_memory import TransportListener
 from .event_stream_reader import EVENT_STREAM, EventParser, TooLargeEventError
 from .http_endpoint import HttpEndpoint, HttpTransportBase, HttpTransportOptions, run_cancellable
 from .http_errors import media_type, printable

@@ -21,7 +21,7 @@ from ...execution.coroutines import uncancel, within
 from ...protocol.http_headers import NAMED_BY, encode_value
 from ...protocol.revisions import STATELESS
 from ..client_messages import OutgoingMessage
-from ..transport_interface import TransportListener
+from ..transport_interface_and_memory import TransportListener
 from .event_stream_reader import EVENT_STREAM, MAX_FAILURES, MessageStream
 from .http_endpoint import HttpEndpoint, HttpTransportBase, HttpTransportOptions, run_cancellable
 from .http_errors import excerpt, media_type, response_with_id

@@ -22,7 +22,7 @@ from ..._utils.option_checks import check_count, check_seconds
 from ...protocol.jsonrpc_validation import id_of_answer, is_call, looks_like_message
 from ...transports.pipes import MAX_LINE, Framing, PipeInput, PipeOutput
 from ..client_messages import OutgoingMessage
-from ..transport_interface import TransportListener
+from ..transport_interface_and_memory import TransportListener
 from .child_process import ChildProcess, child_environment
 
 GRACE: Final = 2.0

@@ -18,7 +18,7 @@ from typing_extensions import TypeIs
 from ..._utils.option_checks import nearest
 from ..._utils.python_safe_path import module_command
 from ...content.blocks import described
-from ..transport_interface import Transport
+from ..transport_interface_and_memory import Transport
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp

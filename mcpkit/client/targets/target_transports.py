@@ -16,7 +16,7 @@ from ..._utils.option_checks import unknown_option
 from ...content.blocks import described
 from ...protocol.jsonrpc import Json
 from ..client_messages import OutgoingMessage
-from ..transport_interface import ServerLifecycle, Transport, TransportListener
+from ..transport_interface_and_memory import ServerLifecycle, Transport, TransportListener
 from .infer_target import (
     ALL_TOOLS,
     ConfiguredServer,
@@ -92,14 +92,14 @@ class ServerEntry:
         transports: The transports, in the order in which they are tried.
         timeout: The time limit of a request in seconds; None if the configuration has none.
         tools: The filter of its tools.
-        stay: Keeps a server in this process running; None for other servers.
+        lifecycle: Keeps a server in this process running; None for other servers.
     """
 
     name: str
     transports: Sequence[Transport]
     timeout: float | None = None
     tools: ToolFilter = ALL_TOOLS
-    stay: ServerLifecycle | None = None
+    lifecycle: ServerLifecycle | None = None
 
 
 _PROCESS_OPTIONS: Final = ("env", "cwd", "stderr", "grace", "max_answer")
@@ -277,14 +277,14 @@ def _entry(name: str, server: ConfiguredServer | InferredTarget, values: Json) -
             return ServerEntry(name, _transports(server.connection, own), server.timeout, server.tools)
         except ValueError as error:
             raise ValueError(f"{server.place}: {error}") from error
-    stay = None
+    lifecycle = None
     if not (
         isinstance(server, StdioServerConfig | HttpServerConfig) or is_served(server) or is_transport(server)
     ):
         from ..http.asgi_lifespan import AppLifespan
 
-        stay = AppLifespan(server)
-    return ServerEntry(name, _transports(server, own), stay=stay)
+        lifecycle = AppLifespan(server)
+    return ServerEntry(name, _transports(server, own), lifecycle=lifecycle)
 
 
 def _transports(target: InferredTarget, options: Json) -> Sequence[Transport]:
@@ -303,7 +303,7 @@ def _transports(target: InferredTarget, options: Json) -> Sequence[Transport]:
             options = {"auth": "oauth", **options}
         return _http_transports(target.url, target.transport, {"headers": headers, **options})
     if is_served(target):
-        from ..memory_transport import MemoryTransport
+        from ..transport_interface_and_memory import MemoryTransport
 
         headers = options.get("headers", {})
         encoded = {name.lower().encode("ascii"): value.encode() for name, value in headers.items()}

@@ -439,7 +439,7 @@ class ToolSchema:
     """A JSON Schema that is compiled once. `jsonschema` is only imported for the message about an invalid value."""
 
     def __init__(self, schema: Json) -> None:
-        from ...client.tools.server_schemas import ServerSchema, UnusableSchemaError
+        from ...client.server_schemas_and_typed_results import ServerSchema, UnusableSchemaError
 
         self.schema = schema
         self._validator: Incomplete = None

@@ -5,19 +5,19 @@ from __future__ import annotations
 import asyncio
 import keyword
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cached_property
 from inspect import Parameter, Signature
 from typing import TYPE_CHECKING, Any, Final
 
-from ..._utils.exceptions import ArgumentsError, ProtocolError, RegistrationError, ToolError, TransportError
-from ...protocol.jsonrpc import Json, is_array, is_object
-from ...protocol.objects import MirroredParameter
-from ..call_results import CallResult, InvalidResultError
-from ..client_messages import NO_HEADERS
+from .._utils.exceptions import ArgumentsError, ProtocolError, RegistrationError, ToolError, TransportError
+from ..protocol.jsonrpc import Json, encode, is_array, is_object
+from ..protocol.objects import KEYWORD, MirroredParameter
+from .call_results import CallResult, InvalidResultError
+from .client_messages import NO_HEADERS
 
 if TYPE_CHECKING:
-    from .server_schemas import ServerSchema
+    from .server_schemas_and_typed_results import ServerSchema
 
 logger = logging.getLogger(__name__)
 
@@ -200,6 +200,61 @@ def _hint(schema: object) -> Any:
     return _TYPES.get(kinds, Any) if isinstance(kinds, str) else Any
 
 
+# Arguments repeated in headers, since 2026-07-28
+# (basic/transports/streamable-http, "Custom Headers from Tool Parameters")
+
+_KEYWORD: Final = KEYWORD.encode()
+_LARGEST: Final = 2**53 - 1
+"""Larger integers are not exact in JavaScript, so the specification leaves them out of headers."""
+
+
+def header_parameters(tool: Json) -> tuple[MirroredParameter, ...] | RegistrationError:
+    """Return the arguments of a tool that are repeated in headers, or the error of an invalid tool.
+
+    Args:
+        tool: The tool, as the server lists it.
+    """
+    schema: object = tool.get("inputSchema")
+    if not is_object(schema) or _KEYWORD not in encode(schema):
+        return ()
+    from ..schema.argument_validation_and_repair import mirrored  # imports all of `schema/`
+
+    try:
+        return mirrored(f"tool {tool.get('name')!r:.100}", schema)
+    except RegistrationError as error:
+        return error
+
+
+def argument_headers(parameters: Sequence[MirroredParameter], arguments: Mapping[str, Any]) -> dict[str, str]:
+    """Return the headers that repeat the arguments of a call, without those that are null or absent.
+
+    Args:
+        parameters: The arguments that the tool requires in headers.
+        arguments: The arguments.
+
+    Raises:
+        ValueError: An integer is too large for a header.
+    """
+    headers: dict[str, str] = {}
+    for each in parameters:
+        header = each.header.decode()
+        value: Any = dict(arguments)
+        for key in each.path:
+            value = value.get(key) if is_object(value) else None
+        if isinstance(value, bool):
+            headers[header] = "true" if value else "false"
+        elif isinstance(value, int) or (isinstance(value, float) and value.is_integer()):
+            if abs(value) > _LARGEST:
+                raise ValueError(
+                    f"the argument {'.'.join(each.path)} is also sent in a header, which only allows "
+                    f"integers from -(2**53 - 1) to 2**53 - 1, got {value}"
+                )
+            headers[header] = str(int(value))
+        elif isinstance(value, str):
+            headers[header] = value
+    return headers
+
+
 # Definitions for calls
 
 
@@ -229,7 +284,7 @@ class _ToolDefinition:
         """The schema of its results; the error if it is invalid; None without `outputSchema`."""
         if self._definition.get("outputSchema") is None:
             return None
-        from .server_schemas import output_schema_of  # imports all of `schema/`
+        from .server_schemas_and_typed_results import output_schema_of  # imports all of `schema/`
 
         return output_schema_of(self._definition)
 
@@ -241,7 +296,7 @@ class ListedTools:
     """The tools that a server listed last. An unknown tool is looked up once.
 
     Args:
-        list_tools: Lists the tools, and passes them to `learn`; a cached list only with `use_cache`.
+        list_tools: Lists the tools, and passes them to `store`; a cached list only with `use_cache`.
     """
 
     def __init__(self, list_tools: Callable[..., Awaitable[list[Any]]]) -> None:
@@ -251,7 +306,7 @@ class ListedTools:
         self._warned: set[str] = set()
         self._listing = asyncio.Lock()
 
-    def learn(self, tools: list[Any], *, by_http: bool) -> list[Any]:
+    def store(self, tools: list[Any], *, by_http: bool) -> list[Any]:
         """Store the listed tools, and return them without invalid ones.
 
         Args:
@@ -261,8 +316,6 @@ class ListedTools:
         if not by_http:
             self._tools = {str(tool.get("name")): _ToolDefinition(tool) for tool in tools}
             return tools
-        from .headers_and_result_types import header_parameters
-
         valid: list[Json] = []
         listed: dict[str, _ToolDefinition] = {}
         for tool in tools:
@@ -275,13 +328,13 @@ class ListedTools:
         self._tools = listed
         return valid
 
-    def hear(self, method: str, params: Json | None) -> None:
-        """Forget all tools when the server notifies that they have changed."""
+    def on_notification(self, method: str, params: Json | None) -> None:
+        """Drop all tools when the server notifies that they have changed."""
         if method == "notifications/tools/list_changed":
-            self.forget()
+            self.clear()
 
-    def forget(self) -> None:
-        """Forget all tools, as another server may respond now."""
+    def clear(self) -> None:
+        """Drop all tools, as another server may respond now."""
         self._tools = {}
         self._unlisted.clear()
         self._listing = asyncio.Lock()
@@ -312,11 +365,9 @@ class ListedTools:
             raise
         if not repeated:
             return NO_HEADERS
-        from .headers_and_result_types import argument_headers
-
         return argument_headers(repeated, arguments)
 
-    def may_promise(self, name: str, result: CallResult) -> bool:
+    def may_have_output_schema(self, name: str, result: CallResult) -> bool:
         """Return whether a tool may have an `outputSchema` for a result."""
         return result.type == "complete" and (name in self._tools or "structuredContent" in result.raw)
 
@@ -344,7 +395,7 @@ class ListedTools:
         if isinstance(schema, ValueError):
             self._warn(name, f"its results are not checked, as its outputSchema is invalid: {schema}")
             return ""
-        from .server_schemas import result_problems
+        from .server_schemas_and_typed_results import result_problems
 
         problems = result_problems(schema, result.raw)
         return str(ArgumentsError(problems)) if problems else ""

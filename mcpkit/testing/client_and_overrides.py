@@ -1,24 +1,23 @@
-"""The test client, in the same process as the server."""
+"""The test client, in the same process as the server, and replacements of dependencies in tests."""
 
 from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Final
 
 from .._utils.exceptions import METHOD_NOT_FOUND, ProtocolError
 from ..client.client import Client
-from ..client.memory_transport import MemoryTransport
-from ..client.pending_requests_and_callbacks import ProgressCallback
-from ..client.retries_and_timeouts import Retries, Timeout
+from ..client.timeouts_retries_and_progress import ProgressCallback, Retries, Timeout
+from ..client.transport_interface_and_memory import MemoryTransport
 from ..identity.principals_and_scopes import ANYONE, Principal
 from ..protocol import jsonrpc
 from ..protocol.revisions import LATEST
 from ..server import Server
 
-__all__ = ["ProgressCallback", "ServerRequestHandler", "TestClient", "connect"]
+__all__ = ["ProgressCallback", "ServerRequestHandler", "TestClient", "connect", "override"]
 
 ServerRequestHandler = Callable[[str, dict[str, Any]], "dict[str, Any] | Awaitable[dict[str, Any]]"]
 """Responds to requests of the server: takes method (such as `elicitation/create`) and params; returns the result."""
@@ -179,3 +178,32 @@ async def connect(
         headers=headers,
     ) as client:
         yield client
+
+
+@contextmanager
+def override(
+    server: Server, function: Callable[..., object], replacement: Callable[..., object]
+) -> Generator[None]:
+    """Replace a dependency of a server's handlers within a `with` block.
+
+    Args:
+        server: The server.
+        function: The function in `Depends(...)`.
+        replacement: The function that is called instead, of any kind. It may have dependencies of its own, `function`
+            among them.
+
+    Raises:
+        RegistrationError: No handler depends on `function`, or the arguments of the replacement cannot be filled.
+    """
+    from ..components.dependency_runner import overridden
+
+    runtime = server.engine.runtime
+    before = runtime.overrides
+    injections = [
+        each for part in server.catalog.parts for component in part for each in component.injections
+    ]
+    runtime.overrides = overridden(before, injections, function, replacement)
+    try:
+        yield
+    finally:
+        runtime.overrides = before

@@ -1,4 +1,4 @@
-"""Validation of values against JSON Schemas of servers, within limits and without fetching anything.
+"""JSON Schemas of servers: validation of values within limits and without fetching anything; results as Python types.
 
 Schemas as pydantic and zod write them are checked by pydantic-core. Recursive schemas are checked in Python, up to a
 certain size of the value. Other keywords than those in `_ASSERTED` are checked if `mcpkit[jsonschema]` is installed;
@@ -12,16 +12,20 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import lru_cache
 from importlib import import_module
-from typing import Any, Final
+from typing import Any, Final, get_origin
 
-from pydantic_core import SchemaError, from_json, to_json
+from pydantic_core import SchemaError, SchemaValidator, ValidationError, from_json, to_json
 
-from ..._utils.exceptions import Problem, RegistrationError
-from ...protocol.jsonrpc import Json, is_array, is_object
-from ...schema import pydantic_validators
-from ...schema.json_schema import resolved, subschemas
-from ...schema.patterns_and_formats import FORMATS, linear_pattern
-from ...schema.validation_errors import KINDS, problems
+from .._utils.exceptions import ArgumentsError, Problem, RegistrationError, ToolError
+from ..protocol.jsonrpc import Json, is_array, is_object
+from ..schema import pydantic_validators
+from ..schema.argument_validation_and_repair import from_validator
+from ..schema.fast_path_for_builtin_types import describe
+from ..schema.json_schema import resolved, subschemas
+from ..schema.patterns_and_formats import FORMATS, linear_pattern
+from ..schema.validation_errors import KINDS, problems
+from ..schema.value_validators import validator
+from .call_results import CallResult, InvalidResultError
 
 _MOST_PARTS: Final = 20_000
 """The most subschemas of a schema, each counted at every reference."""
@@ -372,3 +376,79 @@ def _inner(schema: Json, root: object) -> Iterator[object]:
     for (keyword, *_), inner in subschemas(schema):
         if keyword not in ("$defs", "definitions"):  # counted where they are referred to
             yield inner
+
+
+# Results as Python types
+
+_WRAPPED: Final = {"result"}
+"""The member in which servers wrap a result that is not an object, for versions before 2026-07-28."""
+
+
+def read_into(result: CallResult, into: Any, name: str) -> Any:
+    """Convert the result of a tool to a type: its structured content, else its text as JSON or as a string.
+
+    A result that the server has wrapped in `{"result": ...}` is unwrapped. Members unknown to the type are ignored.
+
+    Args:
+        result: The result.
+        into: The type: any class or type hint that a tool's argument may have.
+        name: The name of the tool.
+
+    Raises:
+        ToolError: The tool failed.
+        InvalidResultError: The result does not fit the type; the message names the place.
+        RegistrationError: The type has no JSON form.
+    """
+    if result.is_error:
+        raise ToolError(result.error_text)
+    try:
+        hash(into)
+    except TypeError:  # such as of an `Annotated` with a list
+        type_validator, schema = _validator.__wrapped__(into)
+    else:
+        type_validator, schema = _validator(into)
+    errors: dict[bool, tuple[Any, ValidationError]] = {}
+    for value, is_wrapped in _candidates(result, into, schema):
+        extra: Any = "forbid" if is_wrapped else None
+        try:
+            return type_validator.validate_python(value, by_alias=True, by_name=False, extra=extra)
+        except ValidationError as error:
+            errors.setdefault(is_wrapped, (value, error))
+    if not errors:
+        raise InvalidResultError(f"the result of {name} contains neither structured content nor text", result)
+
+    value, first = errors[False]
+    found = problems(schema, value) or from_validator(first, value, schema)
+    is_class = isinstance(into, type) and get_origin(into) is None
+    shown = into.__name__ if is_class else str(into).replace("typing.", "")
+    lines = [f"the result of {name} cannot be read as {shown}:", str(ArgumentsError(found))]
+    raise InvalidResultError("\n".join(lines), result)
+
+
+@lru_cache(maxsize=256)
+def _validator(into: Any) -> tuple[SchemaValidator, Json]:
+    described = describe(into)
+    return validator(described.core), {**described.schema, "$defs": dict(described.definitions)}
+
+
+def _candidates(result: CallResult, into: Any, schema: Json) -> Iterator[tuple[Any, bool]]:
+    """Yield candidate values of a result, and whether each is still wrapped and so must have known members only.
+
+    If none of them fits, the error is about the first that is not wrapped.
+    """
+    if "structuredContent" in result.raw:
+        structured = result.structured_content
+        if (
+            is_object(structured)
+            and structured.keys() == _WRAPPED
+            and "result" not in schema.get("properties", ())
+        ):
+            yield structured, True
+            yield structured["result"], False
+        else:
+            yield structured, False
+    elif any(block.get("type") == "text" for block in result.content):
+        if into is not str:
+            with suppress(ValueError):  # the text is not JSON
+                yield from_json(result.text, allow_inf_nan=False), False
+        yield result.text, False

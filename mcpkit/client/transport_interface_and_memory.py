@@ -1,13 +1,19 @@
-"""The interface of client transports, and of the object that receives their messages."""
+"""The interface of client transports and their listener, and the transport to a server in the same process."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from typing import Protocol, runtime_checkable
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from .._utils.concurrency import Listeners
+from ..identity.principals_and_scopes import ANYONE, Principal
 from ..protocol.jsonrpc import RequestId
 from .client_messages import OutgoingMessage
+
+if TYPE_CHECKING:
+    from ..engine.engine_startup_gate_and_error_hooks import Served
+    from ..engine.message_dispatch import Connection
 
 
 class TransportListener(Protocol):
@@ -141,3 +147,47 @@ def is_authorizing(transport: Transport) -> bool:
 def secrets_of(transport: Transport) -> tuple[str, ...]:
     """Return the access tokens that a transport uses."""
     return transport.secrets if isinstance(transport, HasAuthorization) else ()
+
+
+class MemoryTransport:
+    """Carries messages to a server object.
+
+    Args:
+        server: The server.
+        principal: The principal of the client.
+        headers: The HTTP request headers that handlers see, by name in lower case.
+    """
+
+    def __init__(
+        self, server: Served, *, principal: Principal = ANYONE, headers: dict[bytes, bytes] | None = None
+    ) -> None:
+        self._server = server
+        self._principal = principal
+        self._headers = headers or {}
+        self._open: AsyncExitStack | None = None
+        self._connection: Connection | None = None
+
+    async def open(self, receiver: TransportListener) -> None:
+        """Enter the server's lifespan and connect."""
+        from ..engine.message_dispatch import Connection  # most clients do not need the engine
+
+        engine = self._server.engine
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(engine.running())
+            await engine.ready()
+            self._connection = Connection(
+                self._server, receiver.receive, request_headers=self._headers, principal=self._principal
+            )
+            stack.push_async_callback(self._connection.aclose)
+            self._open = stack.pop_all()
+
+    def send(self, message: OutgoingMessage) -> None:
+        """Pass one message to the server."""
+        assert self._connection is not None
+        self._connection.receive(message.line)
+
+    async def close(self) -> None:
+        """Cancel running calls and leave the server's lifespan."""
+        if self._open is not None:
+            stack, self._open = self._open, None
+            await stack.aclose()

@@ -1,4 +1,0 @@
-"""Tools of a server: their definitions, arguments and results.
-
-Internal: the public names are exported by `mcpkit.client`.
-"""
