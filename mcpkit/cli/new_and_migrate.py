@@ -121,7 +121,7 @@ def _literal(text: str) -> str:
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[--write|--check] FILE...")
 def migrate(arguments: tuple[str, ...]) -> int:
     """Rewrite servers of the official SDK for mcpkit."""
-    from ..compat.migrate.command import main
+    from ..compat.migrate.__main__ import main
 
     try:
         return main(arguments, "mcpkit migrate")

@@ -1,7 +1,7 @@
 """The import hook: modules that replace those of `mcp` and `fastmcp`, with names from mcpkit.
 
-`TABLE` has a line for each module, with the sources of its names below `mcpkit.compat`. `*` means all names of a
-module, and `Name=Ours` a name that differs here. Names after `absent:` may be imported and used in annotations, but
+A line of `TABLE` has one or more modules, and the sources of their names below `mcpkit.compat`. `*` means all names of
+a module, and `Name=Ours` a name that differs here. Names after `absent:` may be imported and used in annotations, but
 raise NotImplementedError when they are called.
 """
 
@@ -25,106 +25,90 @@ else:
 
 TABLE: Final = """
 fastmcp = fastmcp: * __version__; absent: ClientGroup FastMCPApp
-fastmcp.client = fastmcp.in_process_client: Client CallToolResult
-fastmcp.client.client = fastmcp.in_process_client: Client CallToolResult
-fastmcp.dependencies = fastmcp.function_calls: Dependency Depends get_context get_server get_http_request
-    fastmcp.function_calls: get_http_headers get_access_token
-    fastmcp.function_calls: CurrentContext CurrentFastMCP CurrentRequest CurrentHeaders CurrentAccessToken
+fastmcp.client fastmcp.client.client = fastmcp.in_process_client: Client CallToolResult
+fastmcp.dependencies fastmcp.server.dependencies = fastmcp.function_calls: Dependency Depends get_context get_server
+    get_http_request get_http_headers get_access_token CurrentContext CurrentFastMCP CurrentRequest CurrentHeaders
+    CurrentAccessToken
 fastmcp.exceptions = fastmcp.fastmcp_components: FastMCPError ValidationError ResourceError ToolError PromptError
-    fastmcp.fastmcp_components: AuthorizationError ClientError NotFoundError DisabledError
-    mcp_shared: McpError; mcp_fastmcp.function_metadata: InvalidSignature
-fastmcp.prompts = fastmcp.resources_and_prompts: Message PromptResult Prompt
-fastmcp.prompts.base = fastmcp.resources_and_prompts: Message PromptResult Prompt
-fastmcp.prompts.prompt = fastmcp.resources_and_prompts: Message PromptResult Prompt
-    types: PromptMessage TextContent ImageContent EmbeddedResource
-fastmcp.resources = fastmcp.resources_and_prompts: ResourceContent ResourceResult Resource ResourceTemplate
+    AuthorizationError ClientError NotFoundError DisabledError; shared_models_and_settings: McpError;
+    mcp_fastmcp.function_metadata: InvalidSignature
+fastmcp.prompts fastmcp.prompts.base fastmcp.prompts.prompt = fastmcp.resources_and_prompts: Message PromptResult
+    Prompt; types: PromptMessage TextContent ImageContent EmbeddedResource
+fastmcp.resources fastmcp.resources.types fastmcp.resources.resource fastmcp.resources.template =
+    fastmcp.resources_and_prompts: ResourceContent ResourceResult Resource ResourceTemplate;
     mcp_fastmcp.mcp_components: TextResource BinaryResource FileResource; absent: HttpResource DirectoryResource
-fastmcp.resources.resource = fastmcp.resources_and_prompts: ResourceContent ResourceResult Resource ResourceTemplate
-    mcp_fastmcp.mcp_components: TextResource BinaryResource FileResource
-fastmcp.resources.template = fastmcp.resources_and_prompts: ResourceTemplate
-fastmcp.resources.types = fastmcp.resources_and_prompts: ResourceContent ResourceResult Resource ResourceTemplate
-    mcp_fastmcp.mcp_components: TextResource BinaryResource FileResource; absent: HttpResource DirectoryResource
-fastmcp.server = fastmcp.fastmcp_server: FastMCP; fastmcp.fastmcp_context: Context
-fastmcp.server.context = fastmcp.fastmcp_context: Context
-fastmcp.server.dependencies = fastmcp.function_calls: Dependency Depends get_context get_server get_http_request
-    fastmcp.function_calls: get_http_headers get_access_token
-    fastmcp.function_calls: CurrentContext CurrentFastMCP CurrentRequest CurrentHeaders CurrentAccessToken
-fastmcp.server.elicitation = fastmcp.fastmcp_context: AcceptedElicitation ScalarElicitationType
-    mcp_fastmcp.mcp_context: CancelledElicitation DeclinedElicitation
-fastmcp.server.server = fastmcp.fastmcp_server: FastMCP
-fastmcp.tools = fastmcp.fastmcp_tools: Tool ToolResult FunctionTool=Tool
-fastmcp.tools.base = fastmcp.fastmcp_tools: Tool ToolResult
-fastmcp.tools.function_tool = fastmcp.fastmcp_tools: Tool FunctionTool=Tool
-fastmcp.tools.tool = fastmcp.fastmcp_tools: Tool ToolResult FunctionTool=Tool
-fastmcp.utilities
-fastmcp.utilities.logging = mcp_fastmcp.mcp_settings: configure_logging get_logger
+fastmcp.server fastmcp.server.context fastmcp.server.server = fastmcp.fastmcp_server: FastMCP;
+    fastmcp.fastmcp_context: Context
+fastmcp.server.elicitation = fastmcp.fastmcp_context: AcceptedElicitation ScalarElicitationType;
+    mcp_fastmcp.mcp_server: CancelledElicitation DeclinedElicitation
+fastmcp.tools fastmcp.tools.tool fastmcp.tools.base fastmcp.tools.function_tool = fastmcp.fastmcp_tools: Tool
+    ToolResult FunctionTool=Tool
+fastmcp.utilities mcp.client mcp.server.auth mcp.server.auth.middleware mcp.server.fastmcp.utilities mcp.shared
+fastmcp.utilities.logging mcp.server.fastmcp.utilities.logging = shared_models_and_settings: configure_logging
+    get_logger
 fastmcp.utilities.types = fastmcp.fastmcp_tools: Audio File Image
-mcp = types: * SamplingRole=Role; mcp_shared: McpError UrlElicitationRequiredError
-    lowlevel.lowlevel_session: ServerSession; lowlevel.transports: stdio_server
-    absent: ClientSession ClientSessionGroup StdioServerParameters stdio_client
+mcp = types: * SamplingRole=Role; shared_models_and_settings: McpError UrlElicitationRequiredError;
+    lowlevel.lowlevel_session: ServerSession; lowlevel.transports: stdio_server; absent: ClientSession
+    ClientSessionGroup StdioServerParameters stdio_client
 mcp.types = types: *
-mcp.client
 mcp.client.auth = absent: OAuthClientProvider TokenStorage
 mcp.client.session = absent: ClientSession
 mcp.client.session_group = absent: ClientSessionGroup SseServerParameters StreamableHttpParameters
 mcp.client.sse = absent: sse_client
 mcp.client.stdio = absent: StdioServerParameters stdio_client get_default_environment
 mcp.client.streamable_http = absent: streamablehttp_client streamable_http_client GetSessionIdCallback
-mcp.server = mcp_fastmcp.mcp_server: FastMCP; lowlevel.lowlevel_server: Server NotificationOptions InitializationOptions
-mcp.server.auth
-mcp.server.auth.middleware
-mcp.server.auth.middleware.auth_context = mcp_shared: get_access_token
+mcp.server = mcp_fastmcp.mcp_server: FastMCP; lowlevel.lowlevel_server: Server NotificationOptions
+    InitializationOptions
+mcp.server.auth.middleware.auth_context = shared_models_and_settings: get_access_token
 mcp.server.auth.middleware.bearer_auth = mcp_fastmcp.mcp_http_apps: AuthenticatedUser
-mcp.server.auth.provider = mcp_shared: AccessToken TokenVerifier; absent: OAuthAuthorizationServerProvider
-mcp.server.auth.settings = mcp_shared: AuthSettings; absent: ClientRegistrationOptions RevocationOptions
-mcp.server.elicitation = mcp_fastmcp.mcp_context: AcceptedElicitation AcceptedUrlElicitation CancelledElicitation
-    mcp_fastmcp.mcp_context: DeclinedElicitation ElicitationResult ElicitSchemaModelT UrlElicitationResult
-    mcp_fastmcp.mcp_context: elicit_url elicit_with_validation
+mcp.server.auth.provider = shared_models_and_settings: AccessToken TokenVerifier; absent:
+    OAuthAuthorizationServerProvider
+mcp.server.auth.settings = shared_models_and_settings: AuthSettings; absent: ClientRegistrationOptions
+    RevocationOptions
+mcp.server.elicitation = mcp_fastmcp.mcp_server: AcceptedElicitation AcceptedUrlElicitation CancelledElicitation
+    DeclinedElicitation ElicitationResult ElicitSchemaModelT UrlElicitationResult elicit_url elicit_with_validation
 mcp.server.fastmcp = mcp_fastmcp: *
-mcp.server.fastmcp.exceptions = mcp_fastmcp.function_metadata: FastMCPError ValidationError ResourceError
-    mcp_fastmcp.function_metadata: ToolError InvalidSignature
+mcp.server.fastmcp.exceptions = mcp_fastmcp.function_metadata: FastMCPError ValidationError ResourceError ToolError
+    InvalidSignature
 mcp.server.fastmcp.prompts = mcp_fastmcp.mcp_components: Prompt PromptManager
-mcp.server.fastmcp.prompts.base = mcp_fastmcp.mcp_components: Prompt PromptArgument
-    mcp_fastmcp.mcp_components: Message UserMessage AssistantMessage message_validator
+mcp.server.fastmcp.prompts.base = mcp_fastmcp.mcp_components: Prompt PromptArgument Message UserMessage
+    AssistantMessage message_validator
 mcp.server.fastmcp.prompts.manager = mcp_fastmcp.mcp_components: PromptManager
 mcp.server.fastmcp.resources = mcp_fastmcp.mcp_components: Resource FunctionResource ResourceManager ResourceTemplate
-    mcp_fastmcp.mcp_components: TextResource BinaryResource FileResource; absent: HttpResource DirectoryResource
+    TextResource BinaryResource FileResource; absent: HttpResource DirectoryResource
 mcp.server.fastmcp.resources.base = mcp_fastmcp.mcp_components: Resource
 mcp.server.fastmcp.resources.resource_manager = mcp_fastmcp.mcp_components: ResourceManager
 mcp.server.fastmcp.resources.templates = mcp_fastmcp.mcp_components: ResourceTemplate
-mcp.server.fastmcp.resources.types = mcp_fastmcp.mcp_components: FunctionResource
-    mcp_fastmcp.mcp_components: TextResource BinaryResource FileResource; absent: HttpResource DirectoryResource
-mcp.server.fastmcp.server = mcp_fastmcp.mcp_server: FastMCP; mcp_fastmcp.mcp_context: Context
-    mcp_fastmcp.mcp_settings: Settings; mcp_fastmcp.mcp_http_apps: StreamableHTTPASGIApp
+mcp.server.fastmcp.resources.types = mcp_fastmcp.mcp_components: FunctionResource TextResource BinaryResource
+    FileResource; absent: HttpResource DirectoryResource
+mcp.server.fastmcp.server = mcp_fastmcp.mcp_server: FastMCP Context; shared_models_and_settings: Settings;
+    mcp_fastmcp.mcp_http_apps: StreamableHTTPASGIApp
 mcp.server.fastmcp.tools = mcp_fastmcp.mcp_components: Tool ToolManager
 mcp.server.fastmcp.tools.base = mcp_fastmcp.mcp_components: Tool
 mcp.server.fastmcp.tools.tool_manager = mcp_fastmcp.mcp_components: ToolManager
-mcp.server.fastmcp.utilities
-mcp.server.fastmcp.utilities.context_injection = sdk_models: find_context_parameter
+mcp.server.fastmcp.utilities.context_injection = shared_models_and_settings: find_context_parameter
 mcp.server.fastmcp.utilities.func_metadata = mcp_fastmcp.function_metadata: ArgModelBase FuncMetadata func_metadata
-    mcp_fastmcp.function_metadata: StrictJsonSchema; mcp_fastmcp.function_metadata: InvalidSignature
-mcp.server.fastmcp.utilities.logging = mcp_fastmcp.mcp_settings: configure_logging get_logger
+    StrictJsonSchema InvalidSignature
 mcp.server.fastmcp.utilities.types = mcp_fastmcp.function_metadata: Audio Image
 mcp.server.lowlevel = lowlevel.lowlevel_server: Server NotificationOptions
 mcp.server.lowlevel.helper_types = lowlevel.lowlevel_server: ReadResourceContents
 mcp.server.lowlevel.server = lowlevel.lowlevel_server: *; lowlevel.lowlevel_session: request_ctx RequestContext
 mcp.server.models = lowlevel.lowlevel_server: InitializationOptions; types: Icon ServerCapabilities
 mcp.server.session = lowlevel.lowlevel_session: ServerSession
-mcp.server.sse = lowlevel.transports: SseServerTransport; mcp_shared: TransportSecuritySettings
+mcp.server.sse = lowlevel.transports: SseServerTransport; shared_models_and_settings: TransportSecuritySettings
 mcp.server.stdio = lowlevel.transports: stdio_server
 mcp.server.streamable_http = absent: EventStore EventMessage StreamableHTTPServerTransport
 mcp.server.streamable_http_manager = lowlevel.transports: StreamableHTTPSessionManager
-mcp.server.transport_security = mcp_shared: TransportSecuritySettings
-mcp.shared
+mcp.server.transport_security = shared_models_and_settings: TransportSecuritySettings
 mcp.shared.context = lowlevel.lowlevel_session: RequestContext SessionT LifespanContextT RequestT
-mcp.shared.exceptions = mcp_shared: McpError UrlElicitationRequiredError
+mcp.shared.exceptions = shared_models_and_settings: McpError UrlElicitationRequiredError
 mcp.shared.memory = absent: create_connected_server_and_client_session create_client_server_memory_streams
-mcp.shared.message = mcp_shared: SessionMessage
-    absent: ServerMessageMetadata ClientMessageMetadata MessageMetadata ResumptionToken
+mcp.shared.message = shared_models_and_settings: SessionMessage; absent: ServerMessageMetadata ClientMessageMetadata
+    MessageMetadata ResumptionToken
 mcp.shared.session = absent: BaseSession RequestResponder ProgressFnT
-mcp.shared.tool_name_validation = mcp_shared: SEP_986_URL validate_and_warn_tool_name
-    absent: ToolNameValidationResult validate_tool_name
-mcp.shared.version = mcp_shared: SUPPORTED_PROTOCOL_VERSIONS; types: LATEST_PROTOCOL_VERSION
+mcp.shared.tool_name_validation = shared_models_and_settings: SEP_986_URL validate_and_warn_tool_name; absent:
+    ToolNameValidationResult validate_tool_name
+mcp.shared.version = shared_models_and_settings: SUPPORTED_PROTOCOL_VERSIONS; types: LATEST_PROTOCOL_VERSION
 """
 
 _CLIENT: Final = "Use `mcpkit.Client`."
@@ -175,13 +159,13 @@ DEFAULT_ALTERNATIVE: Final = (
 MODULES: Final[dict[str, list[tuple[str, dict[str, str]]]]] = {}
 """The modules, each with the sources of its names."""
 
-for _line in TABLE.replace("\n    ", "; ").split("\n")[1:-1]:
-    _name, _, _parts = _line.partition(" = ")
-    _sources = [part.split(": ") for part in _parts.split("; ") if part]
-    MODULES[_name] = [
+for _line in TABLE.replace("\n    ", " ").split("\n")[1:-1]:
+    _modules, _, _parts = _line.partition(" = ")
+    _sources = [
         (source, {name: ours or name for name, _, ours in (each.partition("=") for each in names.split())})
-        for source, names in _sources
+        for source, _, names in (part.partition(": ") for part in _parts.split("; ") if part)
     ]
+    MODULES.update(dict.fromkeys(_modules.split(), _sources))
 
 COMPANIONS: Final = frozenset({"fastmcp_remote", "fastmcp_tasks"})
 """Packages of the authors of `fastmcp` that mcpkit does not replace."""

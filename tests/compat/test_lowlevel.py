@@ -9,7 +9,7 @@ import pytest
 
 from mcpkit.compat import types
 from mcpkit.compat.lowlevel.lowlevel_server import Server, ToolSchema
-from mcpkit.compat.mcp_shared import McpError
+from mcpkit.compat.shared_models_and_settings import McpError
 from mcpkit.testing import connect
 from tests.helpers.pipe import HANDSHAKE, STATELESS, open_pipe, settle
 

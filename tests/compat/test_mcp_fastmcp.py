@@ -9,7 +9,7 @@ import pytest
 from mcpkit import Client, ProtocolError
 from mcpkit.compat.mcp_fastmcp import Context, FastMCP
 from mcpkit.compat.mcp_fastmcp.mcp_components import ToolManager
-from mcpkit.compat.mcp_shared import UrlElicitationRequiredError, get_access_token
+from mcpkit.compat.shared_models_and_settings import UrlElicitationRequiredError, get_access_token
 from mcpkit.compat.types import ElicitRequestURLParams, ErrorData
 
 

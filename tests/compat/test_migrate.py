@@ -10,7 +10,7 @@ import libcst as cst
 import pytest
 
 from mcpkit._utils.package import install_command
-from mcpkit.compat.migrate.command import main
+from mcpkit.compat.migrate.__main__ import main
 from mcpkit.compat.migrate.rewriter import rewritten
 
 OLD = """\
@@ -125,7 +125,7 @@ def test_migrate_other_servers_are_left_with_message(file, capsys, module, name,
 
 
 def test_migrate_without_libcst_names_the_extra(file: Path) -> None:
-    code = "import sys; sys.modules['libcst'] = None; import mcpkit.compat.migrate.command as command; "
+    code = "import sys; sys.modules['libcst'] = None; import mcpkit.compat.migrate.__main__ as command; "
     code += "sys.exit(command.main(['.']))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     message = f"mcpkit.compat.migrate needs the package libcst. Run: {install_command('migrate')}\n"

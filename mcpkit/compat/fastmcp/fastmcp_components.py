@@ -13,8 +13,8 @@ from typing_extensions import Self
 
 from ...protocol.jsonrpc import Json
 from ...protocol.objects import Incomplete
-from ..mcp_fastmcp.mcp_settings import Settings as McpSettings
-from ..sdk_models import log_difference, to_json_object, to_own
+from ..shared_models_and_settings import Settings as McpSettings
+from ..shared_models_and_settings import log_difference, to_json_object, to_own
 
 # Exceptions
 

@@ -19,8 +19,8 @@ from ...protocol.jsonrpc import Json, is_array, is_object
 from ...protocol.objects import Incomplete
 from .. import types
 from ..lowlevel.lowlevel_session import http_request
-from ..mcp_fastmcp.mcp_context import CancelledElicitation, DeclinedElicitation
-from ..mcp_fastmcp.mcp_context import Context as McpContext
+from ..mcp_fastmcp.mcp_server import CancelledElicitation, DeclinedElicitation
+from ..mcp_fastmcp.mcp_server import Context as McpContext
 from .fastmcp_components import Replacement
 from .function_calls import inlined, origin_of, rooted
 

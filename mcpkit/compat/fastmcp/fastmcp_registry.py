@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from ...protocol.jsonrpc import Json
 from ...protocol.objects import Incomplete
-from ..sdk_models import log_difference
+from ..shared_models_and_settings import log_difference
 from .fastmcp_components import (
     IGNORED_OPTIONS,
     LOOKUP_ALTERNATIVES,

@@ -23,7 +23,7 @@ from .. import types
 from ..lowlevel.lowlevel_server import NotificationOptions
 from ..lowlevel.lowlevel_session import request_ctx
 from ..mcp_fastmcp.mcp_server import FastMCP as McpFastMCP
-from ..mcp_fastmcp.mcp_settings import Settings as McpSettings
+from ..shared_models_and_settings import Settings as McpSettings
 from .fastmcp_components import (
     HTTP_OPTIONS,
     IGNORED_OPTIONS,

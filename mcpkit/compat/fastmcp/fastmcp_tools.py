@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import ClassVar
 from urllib.parse import quote
 
-from pydantic import BaseModel, PydanticSchemaGenerationError, TypeAdapter
+from pydantic import AnyUrl, BaseModel, PydanticSchemaGenerationError, TypeAdapter
 from pydantic import ValidationError as PydanticValidationError
 from pydantic_core import PydanticSerializationError
 from typing_extensions import Self
@@ -21,8 +21,14 @@ from ...execution.coroutines import within
 from ...protocol.jsonrpc import Json
 from ...protocol.objects import Incomplete
 from .. import types
-from ..mcp_shared import validate_and_warn_tool_name
-from ..sdk_models import BLOCKS, is_kind, is_list, to_json_object, to_own
+from ..shared_models_and_settings import (
+    BLOCKS,
+    is_kind,
+    is_list,
+    to_json_object,
+    to_own,
+    validate_and_warn_tool_name,
+)
 from .fastmcp_components import Component, Replacement, SchemaChange, ToolError, ValidationError
 from .function_calls import WRAPS_RESULT, Function, is_open, result_schema
 
@@ -151,10 +157,10 @@ class File(Media):
                 text = data.decode()
             except UnicodeDecodeError:
                 text = data.decode("latin-1")
-            resource = types.TextResourceContents(uri=types.AnyUrl(uri), text=text, mimeType=kind)
+            resource = types.TextResourceContents(uri=AnyUrl(uri), text=text, mimeType=kind)
         else:
             resource = types.BlobResourceContents(
-                uri=types.AnyUrl(uri), blob=b64encode(data).decode(), mimeType=kind
+                uri=AnyUrl(uri), blob=b64encode(data).decode(), mimeType=kind
             )
         own_annotations: Incomplete = to_own(annotations or self.annotations)
         return types.EmbeddedResource(type="resource", resource=resource, annotations=own_annotations)

@@ -21,13 +21,13 @@ from ...requests.request_record import call_of
 from ...schema import docstrings
 from ...schema.json_schema import nodes, replaced
 from ..lowlevel.lowlevel_session import http_request
-from ..sdk_models import BLOCKS, is_kind
+from ..shared_models_and_settings import BLOCKS, is_kind
 from .fastmcp_components import FastMCPError
 
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-    from ..mcp_shared import AccessToken
+    from ..shared_models_and_settings import AccessToken
 
 # Dependencies: parameters of type `Context` or with `Depends`, and functions for the current request
 
@@ -134,7 +134,7 @@ def get_http_headers(include_all: bool = False, include: set[str] | None = None)
 
 def get_access_token() -> AccessToken | None:
     """Return the access token of the current request; None if it has none."""
-    from .. import mcp_shared
+    from .. import shared_models_and_settings as mcp_shared
 
     return mcp_shared.get_access_token()
 

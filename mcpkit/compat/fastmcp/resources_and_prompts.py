@@ -20,7 +20,7 @@ from typing_extensions import Self
 from ...protocol.jsonrpc import Json, is_array
 from ...protocol.objects import Incomplete
 from ..mcp_fastmcp import mcp_components
-from ..sdk_models import is_kind, to_json_object
+from ..shared_models_and_settings import is_kind, to_json_object
 from ..types import Url
 from .fastmcp_components import (
     COMMON_OPTIONS,

@@ -32,18 +32,10 @@ from ...middleware.base import CallNext, Request, Result, ToolCallResult
 from ...options import ServerOptions, Timeouts
 from ...protocol.jsonrpc import Json
 from ...protocol.objects import Incomplete
-from ...protocol.revisions import (
-    CACHEABLE,
-    RESUMABLE,
-    SERVER_CAPABILITIES,
-    SERVER_INFO,
-    CacheHint,
-    Handshake,
-)
+from ...protocol.revisions import CACHEABLE, RESUMABLE, SERVER_CAPABILITIES, SERVER_INFO, CacheHint, Handshake
 from ...requests.request_record import call_of
 from .. import types
-from ..sdk_models import is_kind, log_difference, to_json_object, to_own
-from ..types.message_table import METHODS
+from ..shared_models_and_settings import is_kind, log_difference, to_json_object, to_own
 from .lowlevel_session import NoTasks, RequestContext, http_request, request_ctx, session_of
 
 LifespanResultT = TypeVar("LifespanResultT", default=object)
@@ -477,7 +469,7 @@ class HandlerMiddleware:
     async def __call__(self, request: Request, call_next: CallNext) -> Mapping[str, object]:
         """Serve one request, in either era."""
         method, ctx = request.method, request.ctx
-        name = METHODS.get(method)
+        name = types.METHODS.get(method)
         if name is None or method == "initialize":
             result = await call_next(request)
             if method in {"initialize", "server/discover"}:
@@ -541,7 +533,7 @@ class HandlerMiddleware:
 
     def on_notification(self, method: str, params: object) -> None:
         """Pass a notification of a client to its handler, if there is one."""
-        name = METHODS.get(method)
+        name = types.METHODS.get(method)
         found = None if name is None else self._server.handler(name)
         if name is not None and found is not None:
             kind, handler = found

@@ -25,8 +25,7 @@ from ...requests.progress_and_logging import as_text, loggable
 from ...requests.request_record import call_of
 from ...requests.requests_to_client import Question
 from .. import types
-from ..mcp_shared import McpError
-from ..sdk_models import log_difference, to_json_object
+from ..shared_models_and_settings import McpError, log_difference, to_json_object
 
 if TYPE_CHECKING:
     from pydantic import BaseModel

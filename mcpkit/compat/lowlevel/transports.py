@@ -14,9 +14,8 @@ from ...protocol.jsonrpc import Json
 from ...server import Server as Native
 from ...transports.http.app_options import Settings
 from ...transports.http.asgi import HttpApp
-from .. import mcp_shared
-from ..mcp_shared import TransportSecuritySettings
-from ..sdk_models import log_difference
+from .. import shared_models_and_settings as mcp_shared
+from ..shared_models_and_settings import TransportSecuritySettings, log_difference
 from .lowlevel_session import http_request
 
 if TYPE_CHECKING:

@@ -10,15 +10,9 @@ from ..._utils.package import late_names
 if TYPE_CHECKING:
     from ..types import Icon
     from .function_metadata import Audio, Image
-    from .mcp_context import Context
-    from .mcp_server import FastMCP
+    from .mcp_server import Context, FastMCP
 
 __all__ = ["Audio", "Context", "FastMCP", "Icon", "Image"]
 
-_MODULES = {
-    ".mcp_context": "Context",
-    ".mcp_server": "FastMCP",
-    "..types": "Icon",
-    ".function_metadata": "Audio Image",
-}
+_MODULES = {".mcp_server": "Context FastMCP", "..types": "Icon", ".function_metadata": "Audio Image"}
 __getattr__ = late_names(globals(), _MODULES)

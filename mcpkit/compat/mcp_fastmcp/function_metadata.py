@@ -20,7 +20,7 @@ from typing_extensions import NotRequired, ReadOnly, Required, is_typeddict
 from ...protocol.jsonrpc import Json
 from ...protocol.objects import Incomplete
 from .. import types
-from ..sdk_models import BLOCKS, is_kind, is_list, to_own
+from ..shared_models_and_settings import BLOCKS, is_kind, is_list, to_own
 
 _MODULE = "mcp.server.fastmcp.utilities.func_metadata"
 """Module name of generated models, which schemas show if two definitions have the same name."""

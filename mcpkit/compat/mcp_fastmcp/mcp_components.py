@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable
 from functools import cached_property, partial
 from math import factorial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeAlias, TypedDict, TypeVar
+from typing import Literal, TypeAlias, TypedDict, TypeVar
 
 from pydantic import (
     AnyUrl,
@@ -26,14 +26,17 @@ from pydantic import (
 from pydantic_core import to_json, to_jsonable_python
 from typing_extensions import Self, Unpack
 
+from ...protocol.jsonrpc import Json
 from ...protocol.objects import Incomplete
-from ..mcp_shared import validate_and_warn_tool_name
-from ..sdk_models import find_context_parameter, is_kind, is_list, to_own
-from ..types import Annotations, AnyFunction, ContentBlock, Icon, Json, TextContent, ToolAnnotations
+from ..shared_models_and_settings import (
+    find_context_parameter,
+    is_kind,
+    is_list,
+    to_own,
+    validate_and_warn_tool_name,
+)
+from ..types import Annotations, AnyFunction, ContentBlock, Icon, TextContent, ToolAnnotations
 from .function_metadata import FuncMetadata, ToolError, func_metadata
-
-if TYPE_CHECKING:
-    from .mcp_context import Context
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
@@ -75,7 +78,7 @@ class FunctionComponent(BaseComponent):
     fn: AnyFunction = Field(exclude=True)
     context_kwarg: str | None = Field(default=None, exclude=True)
 
-    async def call(self, arguments: Json, context: Context | None) -> object:
+    async def call(self, arguments: Json, context: object) -> object:
         """Call the function, `async` or not."""
         if context is not None and self.context_kwarg is not None:
             arguments = {**arguments, self.context_kwarg: context}
@@ -390,7 +393,7 @@ class ResourceTemplate(_BaseResource, FunctionComponent):
         match = re.fullmatch(self.uri_template.replace("{", "(?P<").replace("}", ">[^/]+)"), uri)
         return None if match is None else match.groupdict()
 
-    async def create_resource(self, uri: str, params: Json, context: Context | None = None) -> Resource:
+    async def create_resource(self, uri: str, params: Json, context: object = None) -> Resource:
         """Call the function, and return its result as a resource."""
         try:
             result = await self.call(params, context)
@@ -423,7 +426,7 @@ class ResourceManager:
         self._templates[template.uri_template] = template
         return template
 
-    async def get_resource(self, uri: AnyUrl | str, context: Context | None = None) -> Resource:
+    async def get_resource(self, uri: AnyUrl | str, context: object = None) -> Resource:
         """Return the resource with a URI, or else the one of the first template that matches."""
         if resource := self._resources.get(text := str(uri)):
             return resource
@@ -537,7 +540,7 @@ class Prompt(FunctionComponent):
         description = description or fn.__doc__ or ""
         return cls(title=title, description=description, arguments=arguments, icons=icons, **fields)
 
-    async def render(self, arguments: Json | None = None, context: Context | None = None) -> list[Message]:
+    async def render(self, arguments: Json | None = None, context: object = None) -> list[Message]:
         """Call the function, and return its result as messages."""
         if missing := {each.name for each in self.arguments or () if each.required} - set(arguments or {}):
             raise ValueError(f"Missing required arguments: {missing}")
@@ -571,7 +574,7 @@ class PromptManager:
         return existing
 
     async def render_prompt(
-        self, name: str, arguments: Json | None = None, context: Context | None = None
+        self, name: str, arguments: Json | None = None, context: object = None
     ) -> list[Message]:
         """Return the messages of a prompt."""
         if (prompt := self.get_prompt(name)) is None:

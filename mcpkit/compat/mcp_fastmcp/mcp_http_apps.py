@@ -27,11 +27,11 @@ from ...transports.http.bearer_auth import challenge
 from ...transports.http.protected_resource import Document
 from ...transports.http.run import defaults
 from ..lowlevel.transports import SseServerTransport, StreamableHTTPSessionManager
-from ..mcp_shared import AccessToken, AuthSettings, TokenVerifier, access_token
+from ..shared_models_and_settings import AccessToken, AuthSettings, TokenVerifier, access_token
 
 if TYPE_CHECKING:
     from ..lowlevel.lowlevel_server import Server
-    from .mcp_settings import Settings
+    from ..shared_models_and_settings import Settings
 
 logger = logging.getLogger("mcp.server.auth.middleware.bearer_auth")
 

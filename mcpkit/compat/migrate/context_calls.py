@@ -13,8 +13,7 @@ from .name_tables import (
     SESSION_METHODS,
     CallForm,
 )
-from .rewrite_step import SourceFile, Step, url_text
-from .symbols import USUAL_CONTEXTS
+from .rewrite_step import USUAL_CONTEXTS, SourceFile, Step, url_text
 from .syntax import attribute, call, dotted, on_one_line, path_of, string, text_of
 
 _HANDLED_METHODS = {*SESSION_METHODS, *LIST_CHANGES, "list_roots", "send_resource_updated"}

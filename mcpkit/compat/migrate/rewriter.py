@@ -15,11 +15,9 @@ from .context_calls import ClientResults, ContextUses
 from .function_results import Content, Errors, TextResults
 from .import_statements import Renaming, with_imports
 from .name_tables import DECORATORS, RENAMED, SERVER_CLASSES
-from .rewrite_step import MARK, SourceFile, Step
+from .rewrite_step import MARK, SourceFile, Step, SymbolCollector
 from .run_calls import RunCalls
-from .server_calls import Constructors, Registrations
-from .session_manager import EmptyLifespans, SessionManager
-from .symbols import SymbolCollector
+from .server_calls import Constructors, EmptyLifespans, Registrations, SessionManager
 from .syntax import code, imports_in, module_of, names_of, nodes_in, path_of
 
 _MAX_DEPTH = 4  # modules to follow, and parent folders to search

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mcpkit.compat.migrate.command import main
+from mcpkit.compat.migrate.__main__ import main
 from tests.integration.compat.mcp1 import REFERENCE, Calls, normalized
 
 ROOT = Path(__file__).parents[3]

@@ -18,7 +18,7 @@ from mcpkit import Client
 from mcpkit.compat import types
 from mcpkit.compat.lowlevel.lowlevel_server import Server
 from mcpkit.compat.lowlevel.transports import SseServerTransport, StreamableHTTPSessionManager
-from mcpkit.compat.mcp_shared import SessionMessage, TransportSecuritySettings
+from mcpkit.compat.shared_models_and_settings import SessionMessage, TransportSecuritySettings
 from tests.helpers.serving import in_thread
 from tests.integration.compat.mcp1 import Conversation, Message, command_of
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from mcpkit import Client
-from mcpkit.compat.mcp_shared import AccessToken, AuthSettings
+from mcpkit.compat.shared_models_and_settings import AccessToken, AuthSettings
 from tests.compat.test_mcp_fastmcp import bakery
 from tests.helpers.serving import Served, in_thread
 from tests.integration.compat.mcp1 import (
