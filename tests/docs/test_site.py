@@ -3,6 +3,7 @@
 import fcntl
 import json
 import os
+import pkgutil
 import re
 import shutil
 import subprocess
@@ -161,3 +162,14 @@ def test_installation_lists_every_extra() -> None:
     assert extras is not None
     names = set(re.findall(r"^([\w-]+) = \[", extras[1], re.M)) - {"dev"}
     assert names == set(re.findall(r"^\| `(\w+)` \|", page, re.M))
+
+
+def test_reference_pages_name_existing_objects() -> None:
+    missing = []
+    for page in sorted((ROOT / "docs").rglob("*.md")):
+        for name in re.findall(r"^::: (\S+)", page.read_text(), re.M):
+            try:
+                pkgutil.resolve_name(name)
+            except (AttributeError, ImportError):
+                missing.append((page.name, name))
+    assert missing == []
