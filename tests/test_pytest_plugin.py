@@ -115,7 +115,7 @@ def test_contract_is_written_on_update_and_compared_afterwards(project: Path) ->
 
 def test_mcp_check_uses_the_settings_of_the_project(project: Path) -> None:
     (project / "server.py").write_text(SERVER.replace("Bake bread.", ""))
-    warning = "tool bake: it has no description, so models do not know when to use it [description-missing]"
-    assert f"warning: {warning}" in run(project, "-k", "stumbling")
+    warning = "tool bake: it has no description, so models do not know when to use it"
+    assert f"warning description-missing: {warning}" in run(project, "-k", "stumbling")
     (project / "pyproject.toml").write_text("[tool.mcpkit.check]\nstrict = 5\n")
     assert "strict in [tool.mcpkit.check] must be of type bool, got 5" in run(project, "-k", "stumbling")

@@ -271,7 +271,7 @@ def check(url: str, page: str, timeout: float, shows_hosts: bool, is_json: bool)
 
     The check does not log in. The exit status is 6 if there is an error or a warning; notes do not count.
     """
-    from .auth_check.check_authorization import check_authorization, hosts_at
+    from .doctor.check_authorization import check_authorization, hosts_at
 
     findings = asyncio.run(check_authorization(url, page=page, timeout=timeout))
     hosts = hosts_at(findings) if shows_hosts else {}

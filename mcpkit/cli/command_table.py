@@ -26,8 +26,8 @@ GROUPS: Final = {
     "Write": (
         Command("new", "new_and_migrate:new", "Create a project with a server, tests and a CI file."),
         Command("run", "run", "Run a server over stdio or HTTP."),
-        Command("check", "check.check_server", "Check a server for problems in hosts, models and clients."),
-        Command("lock", "check.write_lockfile", "Write the lockfile of a server's interface."),
+        Command("check", "check.check_and_lock:check", "Check a server for problems in hosts, models and clients."),
+        Command("lock", "check.check_and_lock:lock", "Write the lockfile of a server's interface."),
     ),
     "Call and inspect": (
         Command("list", "commands:list_", "List tools, resources, templates and prompts."),

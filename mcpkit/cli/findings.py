@@ -1,4 +1,4 @@
-"""Findings of the commands that check servers: severity, catalogue, JSON and exit status."""
+"""Findings of `check`, `lock`, `doctor` and `auth check`: catalogue entries, text, JSON and exit status."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Finding:
     cure: str
 
     def __str__(self) -> str:
-        return f"{self.severity}: {self.place}: {self.message} [{self.code}]\n  {self.cure}"
+        return finding_text(self.severity, self.code, f"{self.place}: {self.message}", self.cure)
 
     def as_json(self, place: str, message: str) -> Json:
         """Return the finding as JSON.
@@ -47,21 +47,49 @@ class Finding:
         return {keys.get(key, key): value for key, value in asdict(self).items()}
 
 
+def finding_text(
+    severity: Severity, code: str, message: str, cure: str, clients: tuple[str, ...] = ()
+) -> str:
+    """Return the text of a finding: severity, code and message, and indented lines with clients and fix."""
+    lines = [f"{severity} {code}: {message}"]
+    if clients:
+        lines.append(f"Affected clients: {'; '.join(clients)}.")
+    return "\n  ".join([*lines, f"Fix: {cure}."])
+
+
 class CatalogueEntry(NamedTuple):
-    """The finding of a code; `{...}` stands for a fact."""
+    """The finding of a code; `{...}` in its texts stands for a fact.
+
+    Attributes:
+        severity: The severity.
+        message: The observation and its consequence.
+        cure: The fix.
+        clients: The affected clients; empty if they are not known.
+    """
 
     severity: Severity
     message: str
     cure: str
+    clients: tuple[str, ...] = ()
 
     def finding(self, code: str, place: str, **facts: object) -> Finding:
         """Return the finding with its facts."""
         return Finding(code, self.severity, place, self.message.format(**facts), self.cure.format(**facts))
 
 
-def sorted_findings(findings: Iterable[Finding]) -> list[Finding]:
-    """Return findings without duplicates, the most severe first."""
-    return sorted(dict.fromkeys(findings), key=lambda finding: SEVERITIES.index(finding.severity))
+def error(message: str, cure: str, *clients: str) -> CatalogueEntry:
+    """Return the catalogue entry of an error."""
+    return CatalogueEntry("error", message, cure, clients)
+
+
+def warning(message: str, cure: str, *clients: str) -> CatalogueEntry:
+    """Return the catalogue entry of a warning."""
+    return CatalogueEntry("warning", message, cure, clients)
+
+
+def note(message: str, cure: str, *clients: str) -> CatalogueEntry:
+    """Return the catalogue entry of a note."""
+    return CatalogueEntry("note", message, cure, clients)
 
 
 def exit_status_of(severities: Iterable[Severity], *allowed: Severity) -> Status:

@@ -111,9 +111,8 @@ def mcp_check(request: pytest.FixtureRequest) -> McpCheck:
     """
 
     def check(target: object = None, *, ignore: Sequence[str] = (), strict: bool = False) -> None:
-        from ..cli.check.check_rules import findings
-        from ..cli.check.check_settings import load_settings
-        from ..cli.check.rule import CheckInputs
+        from ..cli.check.rule_form_and_host_limits import CheckInputs
+        from ..cli.check.rules_and_settings import findings, load_settings
 
         target = _target(request.config, target, "mcp_check")
         settings = load_settings(request.config.rootpath)

@@ -11,8 +11,8 @@ import pytest
 from pydantic import BaseModel, Field, create_model
 
 from mcpkit import Server
-from mcpkit.cli.check.check_rules import findings
-from mcpkit.cli.check.rule import CheckInputs
+from mcpkit.cli.check.rule_form_and_host_limits import CheckInputs
+from mcpkit.cli.check.rules_and_settings import findings
 from mcpkit.client.server_schemas_and_typed_results import ServerSchema
 from mcpkit.lockfile.lockfile import Surface
 from mcpkit.lockfile.lockfile_changes import Effect, compare_input_schemas

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from ..server_loader import import_root, parse_server_location
-from .rule import CheckInputs, Problem, rule
+from .rule_form_and_host_limits import CheckInputs, Problem, rule
 
 _MAX_FILES: Final = 200
 
@@ -25,14 +25,12 @@ def sources_of(target: str) -> list[Path]:
         return []
     if place is None:
         return []
-    root = Path.cwd()
-    first = place.path
-    if first is not None:
-        root = import_root(first.parent)
-    found: dict[Path, None] = dict.fromkeys(
-        [first] if first is not None else _files(root, place.module.split("."))
-    )
-    waiting = list(found)
+    if place.path is None:
+        root = Path.cwd()
+        waiting = list(_files(root, place.module.split(".")))
+    else:
+        root, waiting = import_root(place.path.parent), [place.path]
+    found = dict.fromkeys(waiting)
     while waiting and len(found) < _MAX_FILES:
         path = waiting.pop(0)
         for each in _imported_files(path, root):
@@ -85,11 +83,8 @@ _BLOCKING: Final = {
     "shutil.rmtree": "asyncio.to_thread",
     "input": "ctx.elicit",
     **{
-        f"requests.{verb}": "httpx.AsyncClient"
-        for verb in ("delete", "get", "head", "patch", "post", "put", "request")
-    },
-    **{
-        f"httpx.{verb}": "httpx.AsyncClient"
+        f"{library}.{verb}": "httpx.AsyncClient"
+        for library in ("requests", "httpx")
         for verb in ("delete", "get", "head", "patch", "post", "put", "request", "stream")
     },
 }
@@ -123,9 +118,8 @@ def _imported_names(tree: ast.Module) -> dict[str, str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             for each in node.names:
-                names[each.asname or each.name.partition(".")[0]] = (
-                    each.name if each.asname else each.name.partition(".")[0]
-                )
+                package = each.name.partition(".")[0]
+                names[each.asname or package] = each.name if each.asname else package
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             names |= {each.asname or each.name: f"{node.module}.{each.name}" for each in node.names}
     return names

@@ -6,6 +6,7 @@ import os
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from pathlib import Path
+from textwrap import indent
 from typing import Final, TypeVar
 
 import click
@@ -16,10 +17,9 @@ from ...client.targets.target_transports import is_mapping, is_path_of_configura
 from ...protocol.jsonrpc import Json
 from ..console import write_json
 from ..exit_status import CommandError, Status
-from ..findings import exit_status_of
+from ..findings import exit_status_of, finding_text
 from ..saved_logins import bearer_token
 from ..server_target import ServerTarget, client_command, resolve_target
-from .finding_catalogue import CheckResult
 from .http_checks import (
     check_affinity,
     check_clock_and_certificate,
@@ -34,7 +34,7 @@ from .http_checks import (
     check_streams,
 )
 from .http_probe import HttpProbe
-from .probe import Probe
+from .probe import CheckResult, Probe
 from .process_probe import Command, ProcessProbe
 from .protocol_checks import (
     check_capabilities,
@@ -225,8 +225,7 @@ def _print_check(check: CheckResult) -> None:
         return
     click.echo(check.step)
     for each in check.findings:
-        click.echo(f"  {each.severity} {each.code}: {each.message}")
-        click.echo(f"    Fix: {each.cure}.")
+        click.echo(indent(finding_text(each.severity, each.code, each.message, each.cure), "  "))
     if check.stops and check.summary:
         click.echo(f"  {check.summary}")
 

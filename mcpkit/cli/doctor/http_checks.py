@@ -17,12 +17,11 @@ from urllib.parse import urljoin, urlsplit
 from ...auth.urls import is_loopback
 from ...protocol.jsonrpc import is_object
 from ...protocol.revisions import LATEST, LATEST_HANDSHAKE
-from ..auth_check.check_authorization import check_authorization
 from ..exit_status import Status
 from ..findings import Finding
-from .finding_catalogue import CheckResult, quoted
+from .check_authorization import check_authorization
 from .http_probe import ACCEPTED, EVENTS, HttpConnection, HttpProbe, HttpReply, SseConnection
-from .probe import initialize_params, required
+from .probe import CheckResult, initialize_params, quoted, required
 from .protocol_checks import check_http_revisions, server_of
 
 _MAX_REDIRECTS: Final = 3

@@ -1,4 +1,4 @@
-"""The server under test: state shared by the checks, and the connection that they use."""
+"""The server under test: state shared by the checks, the connection that they use, and their results."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from ..._utils.package import __version__
 from ...protocol.jsonrpc import Json, is_object
 from ...protocol.revisions import CLIENT_CAPABILITIES, CLIENT_INFO, PROTOCOL_VERSION
 from ..exit_status import Status
+from ..findings import Finding
+from .finding_catalogue import CATALOGUE
 
 if TYPE_CHECKING:
     from ...client.client import Client
@@ -61,6 +63,35 @@ def answer_from_message(message: Json, seconds: float, status: int = 0) -> Answe
     if is_object(error):
         return Answer(None, error, "", seconds, status)
     return Answer(None, None, "a response without result or error", seconds, status)
+
+
+@dataclass
+class CheckResult:
+    """Result of a check.
+
+    Attributes:
+        step: The name of the check.
+        summary: The observation in a line; may be empty.
+        findings: The problems.
+        stops: Whether the following checks cannot run.
+    """
+
+    step: str
+    summary: str = ""
+    findings: list[Finding] = field(default_factory=list[Finding])
+    stops: bool = False
+
+    def add_finding(self, code: str, **facts: object) -> CheckResult:
+        """Add a finding of the catalogue unless it has been added already, and return this result."""
+        finding = CATALOGUE[code].finding(code, self.step, **facts)
+        if finding not in self.findings:
+            self.findings.append(finding)
+        return self
+
+
+def quoted(text: str, max_length: int = 80) -> str:
+    """Return untrusted text quoted and shortened for one line."""
+    return repr(text if len(text) <= max_length else f"{text[:max_length]}...")
 
 
 class Connection(Protocol):

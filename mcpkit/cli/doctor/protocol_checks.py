@@ -10,8 +10,16 @@ from ..._utils.exceptions import INVALID_PARAMS, METHOD_NOT_FOUND, ProtocolError
 from ...client.server_schemas_and_typed_results import UnusableSchemaError, output_schema_of, result_problems
 from ...protocol.jsonrpc import Json, is_array, is_object
 from ...protocol.revisions import ALL, HANDSHAKE, LATEST, LATEST_HANDSHAKE
-from .finding_catalogue import CheckResult, quoted
-from .probe import Answer, Probe, StatelessConnection, initialize_params, required, stateless_params
+from .probe import (
+    Answer,
+    CheckResult,
+    Probe,
+    StatelessConnection,
+    initialize_params,
+    quoted,
+    required,
+    stateless_params,
+)
 from .process_probe import ProcessProbe
 
 _FUTURE: Final = "2099-12-31"

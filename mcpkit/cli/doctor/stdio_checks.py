@@ -9,8 +9,7 @@ from typing import Final
 from ..._utils.exceptions import TransportError
 from ...protocol.revisions import LATEST_HANDSHAKE, PROTOCOL_VERSION
 from ..exit_status import Status
-from .finding_catalogue import CheckResult, quoted
-from .probe import Answer, initialize_params, required
+from .probe import Answer, CheckResult, initialize_params, quoted, required
 from .process_probe import ProcessProbe, StdioConnection
 from .protocol_checks import server_of
 

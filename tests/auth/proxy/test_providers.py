@@ -6,7 +6,7 @@ import pytest
 
 from mcpkit import Context, Server
 from mcpkit.auth import OAuthProxy
-from mcpkit.cli.auth_check.check_authorization import HOSTS, hosts_at
+from mcpkit.cli.doctor.check_authorization import HOSTS, hosts_at
 from tests.helpers.provider_sites import (
     CLIENT_SECRET,
     KINDS,

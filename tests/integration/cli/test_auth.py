@@ -133,7 +133,7 @@ def test_auth_check_reports_findings_and_hosts(dev_url: str, mcpkit: Run) -> Non
         status, out, _ = mcpkit("auth", "check", f"{origin}/mcp", "--json")
         assert (status, "no-challenge" in {each["code"] for each in json.loads(out)}) == (6, True)
         status, out, _ = mcpkit("auth", "check", f"{origin}/mcp")
-        assert (status, "What to change: " in out) == (6, True)
+        assert (status, "  Fix: " in out) == (6, True)
     check = ("auth", "check", dev_url)
     assert mcpkit(*check)[0] == 0
     status, out, _ = mcpkit(*check, "--hosts")

@@ -6,7 +6,7 @@ from typing import Any
 import httpx2
 from starlette.responses import RedirectResponse, Response
 
-from mcpkit.cli.auth_check.check_authorization import check_authorization
+from mcpkit.cli.doctor.check_authorization import check_authorization
 from mcpkit.cli.findings import SEVERITIES
 from tests.helpers.authorization_server import ISSUER_PATH, RESOURCE_PATH, Site
 from tests.helpers.serving import in_thread
@@ -119,7 +119,7 @@ async def test_check_finds_each_fault(site: Site, expected: list[str]) -> None:
     for each in findings:
         assert not re.search(r"[{}]", each.why + each.cure)
         assert str(each).startswith(f"{each.severity} {each.code}: http://127.0.0.1")
-        assert "What to change: " in str(each)
+        assert "  Fix: " in str(each)
 
 
 async def test_check_does_not_request_local_issuer_of_remote_server() -> None:

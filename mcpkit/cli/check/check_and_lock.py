@@ -1,9 +1,11 @@
-"""`mcpkit check`: check a server for problems in hosts, models and clients."""
+"""`mcpkit check` checks a server for problems in hosts, models and clients; `mcpkit lock` writes its lockfile."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
 import click
 
@@ -11,13 +13,12 @@ from ...lockfile.lockfile import NAME, contract_of, read, read_if_exists, surfac
 from ...lockfile.lockfile import write as write_lockfile
 from ...lockfile.lockfile_changes import changes
 from ..console import escape_control_characters, relative_path, write, write_json, write_stderr
-from ..findings import SEVERITIES, Finding, Severity, exit_status_of
+from ..exit_status import Status
+from ..findings import Finding, Severity, exit_status_of
 from ..server_loader import project_folder
 from ..server_target import ServerTarget, client_command
-from .check_rules import findings
-from .check_settings import load_settings
-from .host_limits import STRICT_MODES
-from .rule import CheckInputs
+from .rule_form_and_host_limits import STRICT_MODES, CheckInputs
+from .rules_and_settings import findings, load_settings
 from .source_rules import sources_of
 
 
@@ -44,13 +45,11 @@ from .source_rules import sources_of
     help="Limit for each tool (default: 1,000).",
 )
 @click.option(
-    "--lock",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
+    "--lock", type=click.Path(path_type=Path), metavar="FILE",
     help=f"Lockfile to compare with (default: the project's {NAME}, if it exists).",
-)
+)  # fmt: skip
 @click.option("--update", is_flag=True, help="Write the current interface to the lockfile.")
-async def command(
+async def check(
     server: ServerTarget,
     strict: bool,
     ignore: tuple[str, ...],
@@ -84,10 +83,47 @@ async def command(
     if update:
         write_lockfile(path, contract)
         write_stderr(f"wrote {path}")
-    return write_findings(found, is_json=server.is_json, is_strict=strict or settings.strict)
+    return _write_findings(found, is_json=server.is_json, is_strict=strict or settings.strict)
 
 
-def write_findings(found: Sequence[Finding], *, is_json: bool, is_strict: bool) -> int:
+@click.command("lock", epilog="Example: mcpkit lock server.py --update")
+@client_command
+@click.option(
+    "--lock", "path", type=click.Path(path_type=Path), metavar="FILE",
+    help=f"Path of the lockfile (default: the project's {NAME}).",
+)  # fmt: skip
+@click.option("--update", is_flag=True, help="Overwrite a lockfile that differs.")
+async def lock(server: ServerTarget, path: Path | None, update: bool) -> int:
+    """Write the lockfile of a server's interface: tools, resources, resource templates and prompts, with their schemas.
+
+    If the lockfile exists and differs, the command lists the changes, and overwrites it only with --update.
+    """
+    path = path or relative_path(project_folder(server.target) / NAME)
+    async with server.client() as client:
+        contract = contract_of(await surfaces_of(client))
+    old = read_if_exists(path)
+    if old == contract:
+        write_stderr(f"{path} is up to date")
+        return Status.DONE
+    if old is not None:
+        found = findings(CheckInputs(changes=changes(old, contract)))
+        status = _write_findings(found, is_json=server.is_json, is_strict=True)
+        if not update:
+            write_stderr(f"{path} is unchanged. Run with --update to overwrite it")
+            return status
+    write_lockfile(path, contract)
+    write_stderr(f"wrote {path}")
+    return Status.DONE
+
+
+_NOUNS: Final[dict[Severity, tuple[str, str]]] = {
+    "error": ("error", "errors"),
+    "warning": ("warning", "warnings"),
+    "advice": ("piece of advice", "pieces of advice"),
+}
+
+
+def _write_findings(found: Sequence[Finding], *, is_json: bool, is_strict: bool) -> int:
     """Write findings to standard output.
 
     Args:
@@ -103,18 +139,8 @@ def write_findings(found: Sequence[Finding], *, is_json: bool, is_strict: bool) 
     else:
         for finding in found:
             write(escape_control_characters(str(finding)))
-        write(_summary(found))
+        counts = Counter(finding.severity for finding in found)
+        totals = [f"{counts[each]} {_NOUNS[each][counts[each] > 1]}" for each in _NOUNS if counts[each]]
+        write(", ".join(totals) or "no findings")
     allowed: tuple[Severity, ...] = () if is_strict else ("advice",)
     return exit_status_of((finding.severity for finding in found), *allowed)
-
-
-def _summary(found: Sequence[Finding]) -> str:
-    if not found:
-        return "no findings"
-    words = {"advice": ("piece of advice", "pieces of advice")}
-    parts: list[str] = []
-    for severity in SEVERITIES:
-        count = sum(finding.severity == severity for finding in found)
-        if count:
-            parts.append(f"{count} {words.get(severity, (severity, f'{severity}s'))[count > 1]}")
-    return ", ".join(parts)

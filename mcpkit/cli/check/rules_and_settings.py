@@ -1,19 +1,87 @@
-"""Settings of `mcpkit check` in `[tool.mcpkit.check]` of a pyproject.toml."""
+"""All rules of `mcpkit check`, those for lockfile changes included, and the settings of a project that select them."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final, TypeVar
 
+from ..._utils.option_checks import nearest
 from ..._utils.package import install_command
+from ...lockfile.lockfile_changes import Effect
 from ...protocol.jsonrpc import Json, is_array, is_object
+from ..findings import SEVERITIES, Finding
 from ..server_loader import projects_of
-from .host_limits import STRICT_MODES
+from . import name_and_interface_rules, schema_rules, source_rules
+from .rule_form_and_host_limits import STRICT_MODES, CheckInputs, Problem, Rule, rule
 
 T = TypeVar("T")
+
+
+@rule("contract-broken", "error")
+def breaking_change(inputs: CheckInputs) -> Iterator[Problem]:
+    """A change against `mcp.lock.json` breaks clients that keep to it."""
+    return _changes_with(
+        inputs, Effect.BREAKING, "revert the change, or accept it with --update and announce it to users"
+    )
+
+
+@rule("contract-untold", "warning")
+def possibly_breaking_change(inputs: CheckInputs) -> Iterator[Problem]:
+    """A change against `mcp.lock.json` may break clients."""
+    return _changes_with(inputs, Effect.UNKNOWN, "check the change, and accept it with --update")
+
+
+@rule("contract-changed", "advice")
+def compatible_change(inputs: CheckInputs) -> Iterator[Problem]:
+    """A change against `mcp.lock.json` breaks no client."""
+    return _changes_with(inputs, Effect.COMPATIBLE, "accept it with --update")
+
+
+def _changes_with(inputs: CheckInputs, effect: Effect, cure: str) -> Iterator[Problem]:
+    return (Problem(change.where, change.what, cure) for change in inputs.changes if change.effect is effect)
+
+
+_MODULES: Final = (name_and_interface_rules, schema_rules, source_rules)
+
+RULES: Final[dict[str, Rule]] = {
+    each.code: each
+    for each in (
+        *(value for module in _MODULES for value in vars(module).values() if isinstance(value, Rule)),
+        *(breaking_change, possibly_breaking_change, compatible_change),
+    )
+}
+"""The rules by their codes."""
+
+
+def findings(inputs: CheckInputs, *, ignored: Collection[str] = ()) -> list[Finding]:
+    """Run all rules, and return their findings, the most severe first.
+
+    Args:
+        inputs: The server data.
+        ignored: Codes of findings to omit.
+
+    Raises:
+        ValueError: An ignored code is unknown.
+    """
+    for code in ignored:
+        if code not in RULES:
+            close = nearest(code, RULES)
+            raise ValueError(f"no such rule: {code}" + (f"; did you mean {close}?" if close else ""))
+    found = [
+        Finding(rule.code, rule.severity, *each)
+        for rule in RULES.values()
+        if rule.code not in ignored
+        for each in rule.run(inputs)
+    ]
+    # A tuple repeats the schemas of its items, so some findings are duplicates.
+    return sorted(dict.fromkeys(found), key=lambda each: SEVERITIES.index(each.severity))
+
+
+# Settings in `[tool.mcpkit.check]` of a pyproject.toml
 
 _KEYS: Final = ("strict", "ignore", "hosts", "budget", "tool-budget")
 
@@ -48,10 +116,9 @@ def load_settings(folder: Path) -> Settings:
         SettingsError: A setting is invalid.
     """
     project = next(projects_of(folder), None)
-    return Settings() if project is None else _parse_settings(project / "pyproject.toml")
-
-
-def _parse_settings(path: Path) -> Settings:
+    if project is None:
+        return Settings()
+    path = project / "pyproject.toml"
     table = _table(path)
     for key in table:
         if key not in _KEYS:

@@ -1,11 +1,124 @@
-"""Documented limits of hosts and model APIs for tool names, texts and schemas."""
+"""Form of the rules of `mcpkit check`, the server data that they read, and documented limits of hosts and models."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Final, NamedTuple
 
+from ...lockfile.lockfile import Surface
+from ...lockfile.lockfile_changes import Change
 from ...protocol.jsonrpc import Json, is_array, is_object
+from ..findings import Severity
+
+
+class Problem(NamedTuple):
+    """Result of a rule; the fields are those of `Finding`."""
+
+    place: str
+    message: str
+    cure: str
+
+
+@dataclass(frozen=True)
+class CheckInputs:
+    """Data of servers that rules read.
+
+    Attributes:
+        surfaces: The interfaces of the servers.
+        sources: The source files of a server.
+        changes: The changes against the lockfile.
+        budget: Maximum number of tokens of all tools together.
+        tool_budget: Maximum number of tokens of one tool.
+        strict_hosts: Strict modes of model APIs to check, such as `openai-strict`.
+    """
+
+    surfaces: Sequence[Surface] = ()
+    sources: Sequence[Path] = ()
+    changes: Sequence[Change] = ()
+    budget: int = 10_000
+    tool_budget: int = 1_000
+    strict_hosts: Sequence[str] = ()
+
+    def each(self, *kinds: str) -> Iterator[tuple[str, Json]]:
+        """Yield tools, resources, templates or prompts, each with its kind and name."""
+        for surface in self.surfaces:
+            for kind in kinds:
+                yield from self.each_of(surface, kind)
+
+    def each_of(self, surface: Surface, kind: str) -> Iterator[tuple[str, Json]]:
+        """Yield the tools, resources, templates or prompts of one server, each with its kind and name."""
+        lists = {
+            "tool": (surface.tools, "name"),
+            "resource": (surface.resources, "uri"),
+            "template": (surface.templates, "uriTemplate"),
+            "prompt": (surface.prompts, "name"),
+        }
+        items, key = lists[kind]
+        yield from ((f"{self.prefix(surface)}{kind} {item.get(key)}", item) for item in items)
+
+    def prefix(self, surface: Surface) -> str:
+        """Return the server's name and a colon if there are several servers; otherwise an empty string."""
+        return f"{surface.server}: " if len(self.surfaces) > 1 else ""
+
+
+class Rule(NamedTuple):
+    """A rule.
+
+    Attributes:
+        code: The code of its findings.
+        severity: The severity of its findings.
+        summary: Its condition in a line.
+        run: Yields the problems of a server.
+    """
+
+    code: str
+    severity: Severity
+    summary: str
+    run: Callable[[CheckInputs], Iterator[Problem]]
+
+
+def rule(code: str, severity: Severity) -> Callable[[Callable[[CheckInputs], Iterator[Problem]]], Rule]:
+    """Create a rule from a function; the first line of its docstring is the summary."""
+
+    def decorator(run: Callable[[CheckInputs], Iterator[Problem]]) -> Rule:
+        return Rule(code, severity, (run.__doc__ or "").strip().splitlines()[0], run)
+
+    return decorator
+
+
+def item_rule(
+    code: str, severity: Severity, *kinds: str
+) -> Callable[[Callable[[Json], Iterator[tuple[str, str]]]], Rule]:
+    """Create a rule from a function that yields messages and fixes for one item of these kinds, or for one tool."""
+
+    def decorator(check: Callable[[Json], Iterator[tuple[str, str]]]) -> Rule:
+        def run(inputs: CheckInputs) -> Iterator[Problem]:
+            for place, item in inputs.each(*(kinds or ("tool",))):
+                for message, cure in check(item):
+                    yield Problem(place, message, cure)
+
+        run.__doc__ = check.__doc__
+        return rule(code, severity)(run)
+
+    return decorator
+
+
+def schema_of(tool: Json, key: str = "inputSchema") -> Json:
+    """Return a schema of a tool; an empty one if it is missing."""
+    schema: object = tool.get(key)
+    return schema if is_object(schema) else {}
+
+
+def names_in(schema: Json, key: str) -> set[str]:
+    """Return the names in a list of a schema, such as `required`; empty if it is not a list."""
+    names: object = schema.get(key)
+    return {str(name) for name in names} if is_array(names) else set()
+
+
+# Documented limits of hosts and model APIs for names, texts and schemas
 
 
 class NameLimit(NamedTuple):
@@ -110,15 +223,3 @@ STRICT_MODES: Final = {
     ),
 }  # fmt: skip
 """Strict modes, checked with `--host` only: most hosts do not use them for MCP tools."""
-
-
-def schema_of(tool: Json, key: str = "inputSchema") -> Json:
-    """Return a schema of a tool; an empty one if it is missing."""
-    schema: object = tool.get(key)
-    return schema if is_object(schema) else {}
-
-
-def names_in(schema: Json, key: str) -> set[str]:
-    """Return the names in a list of a schema, such as `required`; empty if it is not a list."""
-    names: object = schema.get(key)
-    return {str(name) for name in names} if is_array(names) else set()

@@ -8,14 +8,22 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import parse_qsl, urlsplit
 
 from ..._utils.option_checks import check_seconds
-from ..._utils.package import __version__
 from ...auth.http_client import create_client
 from ...auth.urls import MetadataError, canonical, is_loopback, origin, shortened
 from ...protocol.revisions import LATEST_HANDSHAKE
 from ..findings import SEVERITIES
-from .auth_findings import CHATGPT, CLAUDE, EVERY_CLIENT, SDKS, Finding, make_finding
-from .auth_probe import AuthProbe, PageProbe, ProbeResponse
-from .metadata_checks import IssuerCheck, ResourceCheck, check_offline_access, check_origin, check_sse
+from .authorization_metadata import (
+    AuthProbe,
+    IssuerCheck,
+    PageProbe,
+    ProbeResponse,
+    ResourceCheck,
+    check_offline_access,
+    check_origin,
+    check_sse,
+)
+from .finding_catalogue import CHATGPT, CLAUDE, EVERY_CLIENT, SDKS, Finding, make_finding
+from .probe import initialize_params
 
 if TYPE_CHECKING:
     import httpx2
@@ -27,16 +35,7 @@ _CREDENTIALS: Final = frozenset(
 )
 _HEADERS: Final = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
 _INITIALIZE: Final = json.dumps(
-    {
-        "jsonrpc": "2.0",
-        "id": 1,
-        "method": "initialize",
-        "params": {
-            "protocolVersion": LATEST_HANDSHAKE,
-            "capabilities": {},
-            "clientInfo": {"name": "mcpkit-check", "version": __version__},
-        },
-    }
+    {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": initialize_params(LATEST_HANDSHAKE)}
 ).encode()
 
 
