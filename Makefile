@@ -237,6 +237,7 @@ house: .venv/.package
 	@$(PY) bench/house/modules.py
 	@$(PY) bench/house/public_api.py
 	@$(PY) -m tests.docs.not_run
+	@$(PY) docs/assets/packages.py
 
 soak: .venv/.dev
 	$(PY) tests/soak/run.py $(SECONDS)

@@ -3,7 +3,7 @@
     python bench/libraries.py
 
 It needs anyio, sse-starlette, jsonschema-rs and uvicorn. Times are the least of several rounds. What a worker keeps to
-is tried, one promise after the other. docs/project/architecture.md leans on what it prints.
+is tried, one promise after the other. docs/project/decisions.md has what it prints.
 """
 
 from __future__ import annotations

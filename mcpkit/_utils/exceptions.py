@@ -1,6 +1,6 @@
 """Exceptions of servers and clients, and the JSON-RPC error codes.
 
-The wire form of each is in the error table of the architecture page. The codes follow "Error Codes" of the base
+The wire form of each is in docs/reference/errors.md. The codes follow "Error Codes" of the base
 protocol page of the specification (revision 2026-07-28). The public classes are exported by `mcpkit.exceptions`, and
 have that module as theirs: logs and pickles contain it.
 """

@@ -75,7 +75,13 @@ _SUBMODULES: Final = (
 PUBLIC: Final = ("mcpkit", *(f"mcpkit.{name}" for name in _SUBMODULES))
 """The modules that authors import."""
 
-INTERNAL_PAGES: Final = {"architecture.md", "modules.md"}
+INTERNAL_PAGES: Final = {
+    "architecture.md",
+    "architecture-http.md",
+    "decisions.md",
+    "life-of-a-call.md",
+    "modules.md",
+}
 IMPORT: Final = re.compile(r"^ *from (mcpkit[\w.]*) import ((?:\w|, |\(|\n    |,\n)+)", re.MULTILINE)
 
 

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.skipif(
     platform.python_implementation() != "CPython", reason="only CPython calls the profiler for each function"
 )
 
-PAGE = PACKAGE.parent / "docs" / "project" / "architecture.md"
+PAGE = PACKAGE.parent / "docs" / "project" / "architecture-http.md"
 TOKEN = "token-of-ada-0123456789"
 URL = "http://127.0.0.1:8000/mcp"
 STATELESS, SESSION = "2026-07-28", "2025-11-25"

@@ -1,0 +1,47 @@
+"""The pages on the architecture and on errors agree with the code."""
+
+import re
+
+import mcpkit.exceptions
+from mcpkit._utils import exceptions as codes
+
+from .pages import ROOT
+from .test_readme import ASSETS, script
+
+DOCS = ROOT / "docs"
+ARCHITECTURE = [
+    DOCS / "project" / name
+    for name in ("architecture.md", "life-of-a-call.md", "architecture-http.md", "decisions.md")
+]
+MAX_LINES = 250
+
+
+def test_architecture_pages_are_short_and_name_existing_files() -> None:
+    folders = ("mcpkit", "tests", "bench", "docs")
+    files = [path.as_posix() for folder in folders for path in (ROOT / folder).rglob("*.py")]
+    faults = []
+    for page in ARCHITECTURE:
+        text = page.read_text()
+        if text.count("\n") > MAX_LINES:
+            faults.append(f"{page.name} has more than {MAX_LINES} lines")
+        names = set(re.findall(r"`([\w/]+\.py)`", text)) | set(re.findall(r"^([a-z_]+/\S+\.py) ", text, re.M))
+        faults += [
+            f"{page.name}: {name}"
+            for name in sorted(names)
+            if not any(path.endswith(f"/{name}") for path in files)
+        ]
+    assert not faults, "\n".join(faults)
+
+
+def test_picture_of_packages_is_drawn_from_the_imports() -> None:
+    assert (ASSETS / "packages.svg").read_text("utf-8") == script("packages").svg(), (
+        "run docs/assets/packages.py"
+    )
+
+
+def test_errors_page_has_every_code_and_exception() -> None:
+    page = (DOCS / "reference" / "errors.md").read_text()
+    numbers = [str(value) for name, value in vars(codes).items() if name.isupper() and isinstance(value, int)]
+    assert "-32700" in numbers
+    assert [number for number in numbers if f"| {number} |" not in page] == []
+    assert [name for name in mcpkit.exceptions.__all__ if f"| `{name}` |" not in page] == []
