@@ -22,7 +22,7 @@ from ..client.auth.authorizer import revoke
 from ..client.auth.login_callback import LocalCallbackServer, login_instructions, open_browser
 from ..client.auth.oauth_grants import OAuth
 from ..client.client import Client
-from ..client.http.request_authorization import Challenge
+from ..client.http.headers_and_errors import Challenge
 from ..protocol.jsonrpc import Json
 from .console import write_json
 from .exit_status import CommandError, Status

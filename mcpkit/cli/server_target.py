@@ -349,7 +349,7 @@ def _saved_login(url: str, *, may_log_in: bool) -> Json:
 
 def _entry_with_transport(name: TransportName, target: Target, options: Json) -> ServerEntry:
     """Return the configuration entry of a server with one transport alone."""
-    from ..client.http.sse_transport import SseTransport
+    from ..client.http.http_transports import SseTransport
 
     http_options: Json = {key: options[key] for key in ("headers", "token", "auth") if key in options}
     entries = transports_of(target, **http_options)

@@ -19,8 +19,8 @@ from mcpkit._utils.exceptions import StatusError, TransportError
 from mcpkit.client.client_messages import ClientWire
 from mcpkit.client.http.asgi_transport import AsgiTransport
 from mcpkit.client.http.event_stream_reader import Event, EventParser, TooLargeEventError
-from mcpkit.client.http.request_authorization import read_challenges
-from mcpkit.client.http.sse_transport import SseTransport
+from mcpkit.client.http.headers_and_errors import read_challenges
+from mcpkit.client.http.http_transports import SseTransport
 from tests.helpers.processes import Received
 from tests.helpers.raw_client import within
 from tests.helpers.tables import each_row

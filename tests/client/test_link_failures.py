@@ -11,7 +11,7 @@ import pytest
 
 from mcpkit import Client, Retries
 from mcpkit.client.client_messages import OutgoingMessage
-from mcpkit.client.http.streamable_http_transport import HttpTransport
+from mcpkit.client.http.http_transports import HttpTransport
 from mcpkit.exceptions import AuthorizationError, OutcomeUnknownError, StatusError, TransportError
 from tests.helpers.scripted_http import HttpRequest, Reply, greeting, scripted
 from tests.helpers.scripted_http import text as text_content

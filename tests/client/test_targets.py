@@ -10,7 +10,7 @@ import pytest
 
 from mcpkit import Client, ClientGroup, Registry, Retries, Server, Timeout
 from mcpkit._utils.python_safe_path import module_command
-from mcpkit.client.http.streamable_http_transport import HttpTransport
+from mcpkit.client.http.http_transports import HttpTransport
 from mcpkit.client.stdio.stdio_transport import StdioTransport
 from mcpkit.client.targets.host_configuration import Configuration, Entry, Variables, load, parse_jsonc
 from mcpkit.client.targets.infer_target import (

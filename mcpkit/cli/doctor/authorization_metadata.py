@@ -16,7 +16,7 @@ from ...auth.discovery import (
 from ...auth.http_client import FetchError, send
 from ...auth.urls import MetadataError, canonical, check_url, covers, leads_here, origin, shortened
 from ...auth.verifier import auth_library
-from ...client.http.request_authorization import Challenge, read_challenges
+from ...client.http.headers_and_errors import Challenge, read_challenges
 from ...protocol.jsonrpc import is_array
 from .finding_catalogue import Finding, make_finding
 

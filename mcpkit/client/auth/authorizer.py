@@ -7,17 +7,20 @@ import logging
 import time
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
-from typing import ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 from weakref import WeakKeyDictionary
 
 from ..._utils.concurrency import Listeners
-from ..._utils.exceptions import AuthorizationError, TokenStorageError, TransportError
+from ..._utils.exceptions import AuthorizationError, ProtocolError, TokenStorageError, TransportError
 from ...auth.urls import MetadataError, canonical, check_url, origin, shortened
 from ...auth.verifier import warn_insecure_options
-from ...protocol.jsonrpc import Json
-from ..http.request_authorization import Challenge, ChallengeResponse, HttpSender, Pairs
+from ...protocol import jsonrpc
+from ...protocol.http_headers import NAMED_BY
+from ...protocol.jsonrpc import Json, is_object
+from ..http.headers_and_errors import Challenge, Pairs, read_challenges, without_credentials
+from ..http.http_endpoint import HttpSender
 from .authorization_server_client import (
     AuthorizationFailedError,
     AuthorizationServerClient,
@@ -30,6 +33,9 @@ from .authorization_server_client import (
 from .token_endpoint import ClientAuthentication, GrantContext, Prover, TokenRequest
 from .token_storage import Tokens, TokenStorage, default_storage
 
+if TYPE_CHECKING:
+    import httpx2
+
 logger = logging.getLogger("mcpkit.client")
 
 _REFRESH_AHEAD: Final = 30.0
@@ -39,6 +45,8 @@ _MAX_STEP_UPS: Final = 2
 """The most step-ups for the same operation and the same scopes."""
 _MAX_CHALLENGES: Final = 3
 """The most step-ups for one request."""
+_MAX_ATTEMPTS: Final = 6
+"""The most attempts of one request, whatever challenges the server sends."""
 _SCHEMES: Final = frozenset({"bearer", "dpop"})
 
 
@@ -232,11 +240,35 @@ class ResourceAuthorizer:
         """The origin of the server."""
         return origin(self.url)
 
-    def attempt(self, http: HttpSender, *, may_ask: bool = True) -> TokenAttempt:
-        """Return the authorization of one request."""
-        return TokenAttempt(self, http, may_ask=may_ask)
+    # Requests
 
-    # Headers of requests
+    async def send(
+        self,
+        http: HttpSender,
+        send: Callable[[Pairs], Awaitable[httpx2.Response]],
+        method: str,
+        url: str,
+        content: bytes,
+        *,
+        may_ask: bool,
+    ) -> httpx2.Response:
+        """Send a request with its token, and again after handling a challenge; see `Authorizer.send`."""
+        attempt = TokenAttempt(self, http, _operation(method, content), may_ask=may_ask)
+        for number in range(1, _MAX_ATTEMPTS + 1):
+            response = await send(await attempt.headers(method, url))
+            nonce = response.headers.get("dpop-nonce")
+            if nonce is not None and self._prover is not None:
+                self._prover.set_nonce(url, nonce)
+            if response.status_code not in {401, 403} or number == _MAX_ATTEMPTS:
+                return response
+            try:
+                if not await attempt.handle_challenge(response, has_nonce=nonce is not None):
+                    return response
+            except BaseException:
+                await response.aclose()
+                raise
+            await response.aclose()
+        raise AssertionError("the last attempt returns its response")
 
     async def current(self, http: HttpSender) -> Tokens | None:
         """Return the tokens, after refreshing them if they expire soon and no user is needed."""
@@ -265,11 +297,6 @@ class ResourceAuthorizer:
         if tokens.token_type == "DPoP" and self._prover is not None:
             pairs.append((b"DPoP", self._prover.proof(method, url, token).encode("ascii")))
         return pairs
-
-    def set_nonce(self, url: str, nonce: str) -> None:
-        """Store a nonce for further DPoP proofs."""
-        if self._prover is not None:
-            self._prover.set_nonce(url, nonce)
 
     # Renewal
 
@@ -468,12 +495,16 @@ class TokenAttempt:
     Args:
         authorizer: Holds the tokens.
         http: The client that sends the request.
+        operation: The operation of the request: its method, and the name of its tool or prompt.
         may_ask: Whether a user may be involved.
     """
 
-    def __init__(self, authorizer: ResourceAuthorizer, http: HttpSender, *, may_ask: bool) -> None:
+    def __init__(
+        self, authorizer: ResourceAuthorizer, http: HttpSender, operation: str, *, may_ask: bool
+    ) -> None:
         self._authorizer = authorizer
         self._http = http
+        self._operation = operation
         self._may_ask = may_ask
         self._sent: Tokens | None = None
         self._has_renewed = False
@@ -488,32 +519,34 @@ class TokenAttempt:
             raise _public_error(error, self._authorizer.origin, 401, "") from error
         return [] if self._sent is None else self._authorizer.headers(self._sent, method, url)
 
-    def set_nonce(self, url: str, nonce: str) -> None:
-        """Store a nonce for further DPoP proofs."""
-        self._authorizer.set_nonce(url, nonce)
+    async def handle_challenge(self, response: httpx2.Response, *, has_nonce: bool) -> bool:
+        """Handle a response with the status 401 or 403, and return whether to send the request again.
 
-    async def challenged(self, challenge: ChallengeResponse) -> bool:
-        """Handle a challenge, and return whether to send the request again."""
-        authorizer = self._authorizer
-        found = next((each for each in challenge.challenges if each.scheme.lower() in _SCHEMES), None)
+        Raises:
+            AuthorizationError: No sufficient token could be obtained.
+            TransportError: The authorization server could not be reached.
+        """
+        values = [
+            without_credentials(text, response) for text in response.headers.get_list("www-authenticate")
+        ]
+        found = next((each for each in read_challenges(values) if each.scheme.lower() in _SCHEMES), None)
         error = None if found is None else found.parameters.get("error")
-        if challenge.nonce is not None:
-            authorizer.set_nonce(authorizer.url, challenge.nonce)
-            if error == "use_dpop_nonce" and not self._has_used_nonce:
-                self._has_used_nonce = True
-                return True
+        if has_nonce and error == "use_dpop_nonce" and not self._has_used_nonce:
+            self._has_used_nonce = True
+            return True
         try:
-            if challenge.status == 401:
+            if response.status_code == 401:
                 await self._renew(found or Challenge("Bearer", {}))
                 return True
             if found is None or error != "insufficient_scope" or not self._may_ask:
                 return False
             needed = frozenset(parse_scopes(found.parameters.get("scope")))
             if needed:
-                await self._step_up(found, needed, challenge.operation)
+                await self._step_up(found, needed)
             return bool(needed)
         except AuthorizationFailedError as failure:
-            raise _public_error(failure, authorizer.origin, challenge.status, challenge.text) from failure
+            text, status = ", ".join(values), response.status_code
+            raise _public_error(failure, self._authorizer.origin, status, text) from failure
 
     async def _renew(self, challenge: Challenge) -> None:
         authorizer, sent = self._authorizer, self._sent
@@ -528,7 +561,7 @@ class TokenAttempt:
         self._has_renewed = True
         await authorizer.renew(self._http, sent, challenge if self._may_ask else None)
 
-    async def _step_up(self, challenge: Challenge, needed: frozenset[str], operation: str) -> None:
+    async def _step_up(self, challenge: Challenge, needed: frozenset[str]) -> None:
         """Obtain tokens with more scopes. A function may need more of them while it runs than when it begins."""
         authorizer, sent, current = self._authorizer, self._sent, self._authorizer.tokens
         if current is not None and current != sent and current.scopes >= needed:
@@ -538,7 +571,7 @@ class TokenAttempt:
         is_over = was_requested or len(self._step_ups) == _MAX_CHALLENGES
 
         def begins() -> None:
-            if is_over or not authorizer.begin_step_up(operation, needed):
+            if is_over or not authorizer.begin_step_up(self._operation, needed):
                 raise AuthorizationFailedError(
                     f"{authorizer.origin} requires the scopes {_listed(needed)} for this operation"
                     f"{_description(challenge)}. The token has {_listed(granted)}, and the authorization server did not"
@@ -547,6 +580,19 @@ class TokenAttempt:
 
         await authorizer.renew(self._http, sent, challenge, needed, begins)
         self._step_ups.append(needed)
+
+
+def _operation(http_method: str, content: bytes) -> str:
+    """Return the operation of a request, for counting step-ups."""
+    try:
+        message = jsonrpc.decode(content) if content else None
+    except ProtocolError:
+        return http_method
+    if not is_object(message) or not isinstance(method := message.get("method"), str):
+        return http_method
+    params = message.get("params")
+    name = params.get(NAMED_BY.get(method, "")) if is_object(params) else None
+    return f"{method} {name}" if isinstance(name, str) else method
 
 
 def _description(challenge: Challenge) -> str:

@@ -284,6 +284,8 @@ class RedirectListener:
     Args:
         redirect_uri: The redirect URI: `http://127.0.0.1:PORT/PATH`, or with `localhost` or `[::1]`. Without a port it
             takes a free one.
+        timeout: Seconds that the user has for the login.
+        open_browser: Shows the user a page.
 
     Attributes:
         redirect_uri: The redirect URI, with its port once the context has been entered.
@@ -292,13 +294,17 @@ class RedirectListener:
         ValueError: The URI does not lead to this machine.
     """
 
-    def __init__(self, redirect_uri: str) -> None:
+    def __init__(
+        self, redirect_uri: str, timeout: float = LOGIN_TIMEOUT, open_browser: OpenBrowser = open_browser
+    ) -> None:
         if not is_loopback_redirect(redirect_uri):
             raise ValueError(
                 f"the redirect URI {redirect_uri!r} does not lead to this machine. Use http://127.0.0.1,"
                 " http://localhost or http://[::1] with a path and an optional port"
             )
         self.redirect_uri = redirect_uri
+        self._timeout = timeout
+        self._open_browser = open_browser
         self._servers: list[asyncio.Server] = []
         self._connections: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
 
@@ -354,6 +360,30 @@ class RedirectListener:
     async def redirect(self) -> Mapping[str, str]:
         """Wait for the redirect and return its parameters: `code` or `error`, `state`, and possibly `iss`."""
         return await asyncio.shield(self._response)
+
+    async def authorize(self, url: str, state: str) -> Mapping[str, str]:
+        """Open the page, and return the query parameters of the redirect."""
+        try:
+            check_page(url)
+        except ValueError as error:
+            raise AuthorizationFailedError(str(error)) from error
+        self.expect(state)
+        try:
+            return await within(self._timeout, self._visit(url))
+        except TimeoutError:
+            raise AuthorizationFailedError(
+                f"the login was not completed within {self._timeout:g} s. Log in again", may_pass=True
+            ) from None
+
+    async def _visit(self, url: str) -> Mapping[str, str]:
+        if inspect.iscoroutinefunction(self._open_browser):
+            await self._open_browser(url)
+        else:
+            # In a thread, because it may wait for the browser, which gets its page from this event loop.
+            result = await asyncio.to_thread(self._open_browser, url)
+            if inspect.isawaitable(result):
+                await result
+        return await self.redirect()
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if len(self._connections) >= _MAX_CONNECTIONS:
@@ -492,49 +522,13 @@ class LocalCallbackServer:
             problem = ""
             for uri in uris:
                 try:
-                    listener = await stack.enter_async_context(RedirectListener(uri))
+                    listener = await stack.enter_async_context(
+                        RedirectListener(uri, self._timeout, self._open_browser)
+                    )
                 except OSError as error:
                     problem = str(error)
                 else:
                     break
             else:
                 raise AuthorizationFailedError(problem, may_pass=True)
-            yield _LocalReceiver(listener, self._timeout, self._open_browser)
-
-
-class _LocalReceiver:
-    """Opens the page of a login, and receives its redirect by a listener."""
-
-    def __init__(self, listener: RedirectListener, timeout: float, open_browser: OpenBrowser) -> None:
-        self._listener = listener
-        self._timeout = timeout
-        self._open_browser = open_browser
-
-    @property
-    def redirect_uri(self) -> str:
-        """The redirect URI."""
-        return self._listener.redirect_uri
-
-    async def authorize(self, url: str, state: str) -> Mapping[str, str]:
-        """Open the page, and return the query parameters of the redirect."""
-        try:
-            check_page(url)
-        except ValueError as error:
-            raise AuthorizationFailedError(str(error)) from error
-        self._listener.expect(state)
-        try:
-            return await within(self._timeout, self._visit(url))
-        except TimeoutError:
-            raise AuthorizationFailedError(
-                f"the login was not completed within {self._timeout:g} s. Log in again", may_pass=True
-            ) from None
-
-    async def _visit(self, url: str) -> Mapping[str, str]:
-        if inspect.iscoroutinefunction(self._open_browser):
-            await self._open_browser(url)
-        else:
-            # In a thread, because it may wait for the browser, which gets its page from this event loop.
-            result = await asyncio.to_thread(self._open_browser, url)
-            if inspect.isawaitable(result):
-                await result
-        return await self._listener.redirect()
+            yield listener

@@ -75,113 +75,64 @@ class AppLifespan:
 async def _running(app: ASGIApp) -> AsyncGenerator[Json]:
     """Start an app, yield its lifespan state, and shut it down.
 
+    One call of the app, in a task of its own, does both.
+
     Raises:
         TransportError: The app failed to start or to shut down.
     """
-    call = _LifespanCall(app)
-    try:
-        await call.send("startup")
-        yield call.state
-        try:
-            await within(_TIMEOUT, call.send("shutdown"))
-        except TimeoutError:
-            raise TransportError(
-                f"the shutdown of the app took longer than {_TIMEOUT:g} s and was cancelled. Make the "
-                "shutdown of its lifespan faster",
-                may_have_begun=False,
-                may_pass=False,
-            ) from None
-    finally:
-        await call.end()
+    state: Json = {}
+    has_received = False
+    incoming: asyncio.Queue[Message] = asyncio.Queue()
+    answers: asyncio.Queue[Message | None] = asyncio.Queue()  # None after the end of the call
 
+    async def receive() -> Message:
+        nonlocal has_received
+        has_received = True
+        return await incoming.get()
 
-class _LifespanCall:
-    """One call of an app with the scope of a lifespan, in a task of its own.
+    async def call() -> None:
+        scope = {"type": "lifespan", "asgi": {"version": "3.0", "spec_version": "2.0"}, "state": state}
+        await app(scope, receive, answers.put)
 
-    Args:
-        app: The app.
-
-    Attributes:
-        state: The lifespan state that the app sets on startup.
-    """
-
-    def __init__(self, app: ASGIApp) -> None:
-        self.state: Json = {}
-        self._has_received = False
-        self._is_over = False
-        self._incoming: asyncio.Queue[Message] = asyncio.Queue()
-        self._answers: asyncio.Queue[Message | None] = asyncio.Queue()
-        self._task = asyncio.get_running_loop().create_task(self._run(app), name="mcpkit-app-lifespan")
-        self._task.add_done_callback(self._ended)
-
-    async def send(self, step: str) -> None:
-        """Send the app a lifespan event and wait for its response. An app without lifespan support responds at once.
-
-        Raises:
-            TransportError: The app responded with a failure.
-        """
-        if self._is_over:
-            return
-        self._incoming.put_nowait({"type": f"lifespan.{step}"})
-        answer = await self._answers.get()
-        if answer is None:
-            self._is_over = True
-            self._check_end(step)
-        elif answer["type"] == f"lifespan.{step}.failed":
-            await self._wait()
-            raise _failed(step, answer.get("message", ""), self._error())
-        elif step == "shutdown":
-            await self._wait()
-
-    async def end(self) -> None:
-        """Cancel the call, unless it has ended."""
-        self._task.cancel()
-        await self._wait()
-
-    async def _wait(self) -> None:
-        await asyncio.wait((self._task,), timeout=_ERROR_TIME)
-
-    async def _run(self, app: ASGIApp) -> None:
-        scope = {"type": "lifespan", "asgi": {"version": "3.0", "spec_version": "2.0"}, "state": self.state}
-        await app(scope, self._receive, self._send)
-
-    def _check_end(self, step: str) -> None:
-        """Check why the app has returned without a response.
-
-        ASGI servers continue without a lifespan if the app raises on startup.
-        """
-        error = self._error()
-        if error is None:
-            return
-        if step == "shutdown":
-            raise _failed(step, "", error)
-        if self._has_received:
+    async def send(step: str) -> bool:
+        """Send a lifespan event, and return whether the app responded. One without lifespan support ends at once."""
+        incoming.put_nowait({"type": f"lifespan.{step}"})
+        answer = await answers.get()
+        has_failed = answer is not None and answer["type"] == f"lifespan.{step}.failed"
+        if has_failed or step == "shutdown":
+            await asyncio.wait((task,), timeout=_ERROR_TIME)
+        error = task.exception() if task.done() and not task.cancelled() else None
+        has_raised = answer is None and error is not None
+        if has_failed or (has_raised and step == "shutdown"):
+            message = "" if answer is None else answer.get("message", "").strip().rpartition("\n")[2]
+            reason = message if error is None else f"{type(error).__name__}: {error}"
+            action = "start" if step == "startup" else "shut down"
+            text = f"the app could not {action}: {reason or 'it sent no reason'}"
+            raise TransportError(text, may_have_begun=False) from error
+        if has_raised and has_received:
+            # ASGI servers continue without a lifespan if the app raises on startup.
             logger.warning(
                 "the lifespan of the app raised an exception, so the app is used without it. Correct "
                 "the lifespan if the app needs it",
                 exc_info=error,
             )
+        return answer is not None
 
-    def _error(self) -> BaseException | None:
-        return self._task.exception() if self._task.done() and not self._task.cancelled() else None
-
-    async def _receive(self) -> Message:
-        self._has_received = True
-        return await self._incoming.get()
-
-    async def _send(self, message: Message) -> None:
-        self._answers.put_nowait(message)
-
-    def _ended(self, _: asyncio.Task[None]) -> None:
-        self._answers.put_nowait(None)
-
-
-def _failed(step: str, message: str, error: BaseException | None) -> TransportError:
-    """Return the error for a failed step."""
-    reason = f"{type(error).__name__}: {error}" if error is not None else message.strip().rpartition("\n")[2]
-    action = "start" if step == "startup" else "shut down"
-    failure = TransportError(
-        f"the app could not {action}: {reason or 'it sent no reason'}", may_have_begun=False
-    )
-    failure.__cause__ = error
-    return failure
+    task = asyncio.get_running_loop().create_task(call(), name="mcpkit-app-lifespan")
+    task.add_done_callback(lambda _: answers.put_nowait(None))
+    try:
+        has_lifespan = await send("startup")
+        yield state
+        if has_lifespan:
+            try:
+                await within(_TIMEOUT, send("shutdown"))
+            except TimeoutError:
+                raise TransportError(
+                    f"the shutdown of the app took longer than {_TIMEOUT:g} s and was cancelled. Make the "
+                    "shutdown of its lifespan faster",
+                    may_have_begun=False,
+                    may_pass=False,
+                ) from None
+    finally:
+        task.cancel()
+        await asyncio.wait((task,), timeout=_ERROR_TIME)

@@ -21,9 +21,8 @@ from ..._utils.exceptions import StatusError, TransportError
 from ...execution.coroutines import within
 from ...protocol.jsonrpc import RequestId
 from ..transport_interface_and_memory import TransportListener
+from .headers_and_errors import Pairs, media_type
 from .http_endpoint import FINISH_TIME, HttpEndpoint
-from .http_errors import media_type
-from .request_authorization import Pairs
 
 if TYPE_CHECKING:
     import httpx2
@@ -67,25 +66,23 @@ class EventParser:
     def __init__(self, max_size: int) -> None:
         self.last_id: bytes | None = None
         self.retry: float | None = None
-        self.has_event = False
         self._max_size = max_size
-        self._is_first_line = True
-        self._ends_with_return = False
-        self._unfinished: list[bytes] = []
-        self._unfinished_size = 0
-        self._name = b""
-        self._data: list[bytes] = []
-        self._id: bytes | None = None
-        self._size = 0
+        self.begin()
 
     def begin(self) -> None:
         """Begin with another connection. An incomplete event is dropped."""
         self.has_event = False
         self._is_first_line = True
         self._ends_with_return = False
-        self._unfinished.clear()
+        self._unfinished: list[bytes] = []
         self._unfinished_size = 0
-        self._reset_event()
+        self._begin_event()
+
+    def _begin_event(self) -> None:
+        self._name = b""
+        self._data: list[bytes] = []
+        self._id: bytes | None = None
+        self._size = 0
 
     def feed(self, chunk: bytes) -> Iterator[Event]:
         """Process another chunk, and yield the complete events that have data.
@@ -146,14 +143,8 @@ class EventParser:
             self.has_event = True
         if id_ is not None:
             self.last_id = id_ if _SENDABLE.fullmatch(id_) else None
-        self._reset_event()
+        self._begin_event()
         return Event(name or b"message", data) if data else None
-
-    def _reset_event(self) -> None:
-        self._name = b""
-        self._data.clear()
-        self._id = None
-        self._size = 0
 
 
 # Streams of messages

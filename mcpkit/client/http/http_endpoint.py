@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeAlias, TypedDict, runtime_checkable
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from ..._utils.concurrency import Listeners
@@ -14,16 +13,14 @@ from ..._utils.exceptions import StatusError, TransportError
 from ..._utils.option_checks import check_count, check_function, check_seconds
 from ..._utils.package import __version__, missing_package
 from ...execution.coroutines import within
-from .http_errors import ErrorResponse, connection_error, unexpected_response
-from .request_authorization import (
-    Authorizer,
-    HasAuthorizers,
+from .headers_and_errors import (
+    ErrorResponse,
     Pairs,
-    authorizers_of,
     bearer_header,
     check_headers,
+    connection_error,
     header,
-    send_authorized,
+    unexpected_response,
 )
 
 if TYPE_CHECKING:
@@ -31,13 +28,6 @@ if TYPE_CHECKING:
 
     import httpx2
     from starlette.types import ASGIApp
-
-    Auth: TypeAlias = (
-        httpx2.Auth | tuple[str, str] | Callable[[httpx2.Request], httpx2.Request] | HasAuthorizers
-    )
-    """Values of `auth=`."""
-
-T = TypeVar("T")
 
 CONNECT_TIMEOUT = 10.0
 """Default time limit of a connection in seconds."""
@@ -55,10 +45,117 @@ _CODINGS = frozenset({b"", b"identity", b"gzip", b"x-gzip", b"deflate"})
 """Content codings that httpx2 decompresses in bounded pieces: of at most a megabyte in current versions, and of 1,000
 times the received bytes, which is 64 MiB, in earlier ones."""
 
+_IDLE_CONNECTIONS = 20
+"""The most idle connections. httpcore2 checks each of them twice for every request: with a hundred, a call takes twice
+the CPU time, also in bursts, which open new ones for less."""
+_IDLE_SECONDS = 4.0
+"""Seconds after which an idle connection is closed. Many servers close theirs after five seconds: a request that is
+sent at that moment is lost, and the client cannot know whether the server has read it."""
 _PROXIES = frozenset({"http", "https", "socks5", "socks5h"})
 _NO_URL = (
     "the URL of a server must begin with http:// or https:// and have a host; a port must be at most 65535"
 )
+
+
+# Authorization of requests
+
+
+class HttpSender(Protocol):
+    """Sends requests to the server, and provides an HTTP client with the same settings for other servers."""
+
+    @property
+    def own_headers(self) -> Mapping[str, str]:
+        """The headers of each request to the server's origin."""
+        ...
+
+    def for_others(self) -> httpx2.AsyncClient:
+        """Return the HTTP client for other servers.
+
+        Raises:
+            TransportError: The client is not open.
+        """
+        ...
+
+
+class Authorizer(Protocol):
+    """Authorizes the requests to a server in one event loop: obtains and renews access tokens."""
+
+    @property
+    def renewed(self) -> Listeners[[]]:
+        """Called each time when requests carry another token from now on."""
+        ...
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """The current tokens."""
+        ...
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a token is being obtained, possibly from a user. That time does not count as the server's."""
+        ...
+
+    async def send(
+        self,
+        http: HttpSender,
+        send: Callable[[Pairs], Awaitable[httpx2.Response]],
+        method: str,
+        url: str,
+        content: bytes,
+        *,
+        may_ask: bool,
+    ) -> httpx2.Response:
+        """Send a request with its authorization headers, and again after handling a challenge.
+
+        Args:
+            http: The client that sends it, whose settings are used for other servers, too.
+            send: Sends the request with additional headers.
+            method: The HTTP method.
+            url: The URL.
+            content: The body.
+            may_ask: Whether a user may be involved. False for requests that no user waits for.
+
+        Raises:
+            AuthorizationError: No sufficient token could be obtained.
+            TransportError: The server or the authorization server could not be reached.
+        """
+        ...
+
+
+@runtime_checkable
+class HasAuthorizers(Protocol):
+    """A value of `auth=` that has an authorizer for each server, such as an `Authorization`."""
+
+    def authorizer(self, url: str) -> Authorizer:
+        """Return the authorizer of a server for the running event loop.
+
+        Raises:
+            ValueError: No token may be sent to that URL.
+        """
+        ...
+
+
+def _authorizers_of(auth: object) -> HasAuthorizers | None:
+    """Return a value of `auth=` that has authorizers; None for a value that httpx2 handles.
+
+    Raises:
+        TypeError: The value is neither.
+    """
+    if isinstance(auth, HasAuthorizers) and not isinstance(auth, type):
+        return auth
+    is_of_httpx2 = isinstance(auth, tuple) or callable(auth) or hasattr(auth, "auth_flow")
+    if auth is not None and (isinstance(auth, type) or not is_of_httpx2):
+        raise TypeError(
+            'auth= must be "oauth", an object such as OAuth() or ClientCredentials(...), or a tuple of '
+            "user and password. Pass a bearer token as token="
+        )
+    return None
+
+
+Auth: TypeAlias = (
+    "httpx2.Auth | tuple[str, str] | Callable[[httpx2.Request], httpx2.Request] | HasAuthorizers"
+)
+"""Values of `auth=`."""
 
 
 class HttpTransportOptions(TypedDict, total=False):
@@ -161,7 +258,7 @@ class HttpEndpoint:
         self._url = urlunsplit((parts.scheme, netloc, parts.path, parts.query, ""))
         if auth is None and parts.username is not None:
             auth = (unquote(parts.username), unquote(parts.password or ""))
-        self._authorization = authorizers_of(auth)
+        self._authorization = _authorizers_of(auth)
         self._auth = None if isinstance(auth, HasAuthorizers) else auth
         self._headers = check_headers(headers or {})
         own = [name for name, _ in self._headers if name.lower() == b"authorization"]
@@ -238,10 +335,17 @@ class HttpEndpoint:
     def _new_client(
         self, *, is_encrypted: bool, app: httpx2.AsyncBaseTransport | None = None
     ) -> httpx2.AsyncClient:
-        return new_client(
+        from ..._utils import http_proxies
+
+        return http_proxies.client(
             tls_context(self._verify, self._cert, trust_env=self._trust_env) if is_encrypted else False,
-            self._proxy,
+            proxy=self._proxy,
             trust_env=self._trust_env,
+            limits=self._httpx2.Limits(
+                max_connections=None,  # open streams must not make calls wait
+                max_keepalive_connections=_IDLE_CONNECTIONS,
+                keepalive_expiry=_IDLE_SECONDS,
+            ),
             mounts=None if app is None else {self.origin: app},
         )
 
@@ -312,12 +416,13 @@ class HttpEndpoint:
             headers = [*headers, bearer_header(token if isinstance(token, str) else await token)]
         if self.authorizer is None:
             return await self._follow_redirects(client, method, target, headers, content)
-        return await send_authorized(
-            self.authorizer.attempt(self, may_ask=may_ask),
+        return await self.authorizer.send(
+            self,
             lambda more: self._follow_redirects(client, method, target, [*headers, *more], content),
             method,
             str(target),
             content,
+            may_ask=may_ask,
         )
 
     async def _follow_redirects(
@@ -471,116 +576,21 @@ class HttpEndpoint:
 
     async def error_response(self, response: httpx2.Response) -> ErrorResponse:
         """Read an error response. Missing parts of its body are ignored."""
-        try:
-            body = await self.read_beginning(response)
-        except TransportError:
-            body = b""
+        body = await self._read_available(response)
         return ErrorResponse(response, body, self.origin, has_credentials=self.has_credentials)
 
     async def unexpected_response(self, response: httpx2.Response) -> StatusError:
         """Read a successful response without JSON-RPC messages, and return the error for it."""
+        return unexpected_response(response, await self._read_available(response), self.origin)
+
+    async def _read_available(self, response: httpx2.Response) -> bytes:
         try:
-            body = await self.read_beginning(response)
+            return await self.read_beginning(response)
         except TransportError:
-            body = b""
-        return unexpected_response(response, body, self.origin)
+            return b""
 
 
-class HttpTransportBase:
-    """The authorization of an HTTP transport, as `HasAuthorization` describes it.
-
-    Args:
-        http: Sends the requests.
-    """
-
-    def __init__(self, http: HttpEndpoint) -> None:
-        self._http = http
-
-    @property
-    def is_authorizing(self) -> bool:
-        """Whether an access token is being obtained, for example from a user."""
-        return self._http.authorizer is not None and self._http.authorizer.is_busy
-
-    @property
-    def secrets(self) -> tuple[str, ...]:
-        """The access tokens in use."""
-        return () if self._http.authorizer is None else self._http.authorizer.secrets
-
-    @property
-    def reauthorized(self) -> Listeners[[]]:
-        """Called when messages carry another token from now on."""
-        return self._http.reauthorized
-
-
-async def run_cancellable(exchange: Callable[[], Awaitable[T]]) -> T:
-    """Run httpx2 requests in their own task, so that cancelling them leaves no connection open.
-
-    Starting or ending a request closes the connections that servers have dropped. If asyncio cancels that, httpx2 loses
-    the remaining ones. If an anyio cancel scope does, httpx2 closes them first.
-    """
-    import anyio
-
-    async def run() -> T | None:
-        try:
-            with scope:
-                return await exchange()
-        finally:
-            if not ended.done():
-                ended.set_result(None)
-        return None
-
-    scope = anyio.CancelScope()
-    loop = asyncio.get_running_loop()
-    ended: asyncio.Future[None] = loop.create_future()
-    task = loop.create_task(run())
-    try:
-        await ended
-    except asyncio.CancelledError:
-        scope.cancel()
-        while not task.done():
-            with suppress(asyncio.CancelledError):
-                await asyncio.wait((task,))
-        if not task.cancelled():
-            task.exception()  # it is no longer of interest
-        raise
-    return task.result()  # type: ignore[return-value]  # the scope is cancelled only above
-
-
-# Clients
-
-_IDLE_CONNECTIONS = 20
-"""The most idle connections. httpcore2 checks each of them twice for every request: with a hundred, a call takes twice
-the CPU time, also in bursts, which open new ones for less."""
-_IDLE_SECONDS = 4.0
-"""Seconds after which an idle connection is closed. Many servers close theirs after five seconds: a request that is
-sent at that moment is lost, and the client cannot know whether the server has read it."""
-
-
-def new_client(
-    verify: ssl.SSLContext | bool,
-    proxy: str | None,
-    *,
-    trust_env: bool,
-    mounts: Mapping[str, httpx2.AsyncBaseTransport] | None = None,
-) -> httpx2.AsyncClient:
-    """Return an httpx2 client, which has to be closed. Nothing is connected yet.
-
-    Args:
-        verify: The TLS context; False for servers without TLS.
-        proxy: The URL of a proxy; None for that of the environment.
-        trust_env: Whether environment variables may name proxies.
-        mounts: Transports to use in place of the network, by URL prefix.
-    """
-    import httpx2
-
-    from ..._utils import http_proxies as proxies
-
-    limits = httpx2.Limits(
-        max_connections=None,  # open streams must not make calls wait
-        max_keepalive_connections=_IDLE_CONNECTIONS,
-        keepalive_expiry=_IDLE_SECONDS,
-    )
-    return proxies.client(verify, proxy=proxy, trust_env=trust_env, limits=limits, mounts=mounts)
+# TLS
 
 
 def tls_context(

@@ -18,7 +18,7 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Final
 
@@ -354,45 +354,38 @@ def _start(
     Raises:
         TransportError: The process cannot be started.
     """
-    pipes: list[tuple[int, int]] = []
-    ours: list[int] = []
+    if sys.platform == "win32":
+        arguments = find_command(command, environment)
+        flags = subprocess.CREATE_NO_WINDOW | subprocess.CREATE_NEW_PROCESS_GROUP
+    else:
+        arguments, flags = command, 0
     try:
-        for _ in range(3):
-            pipes.append(os.pipe())
-        (stdin, to_stdin), (from_stdout, stdout), (from_stderr, stderr) = pipes
-        ours = [to_stdin, from_stdout, from_stderr]
-        if sys.platform == "win32":
-            arguments = find_command(command, environment)
-            flags = subprocess.CREATE_NO_WINDOW | subprocess.CREATE_NEW_PROCESS_GROUP
-        else:
-            arguments, flags = command, 0
         process = subprocess.Popen(
             arguments,
-            stdin=stdin,
-            stdout=stdout,
-            stderr=stderr,
+            bufsize=0,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             env=environment,
             cwd=cwd,
             creationflags=flags,
             start_new_session=sys.platform != "win32",
         )
-        if sys.platform != "win32":
-            for descriptor in ours:
-                os.set_blocking(descriptor, False)
-    except BaseException as error:
-        for descriptor in ours:
-            os.close(descriptor)
-        if isinstance(error, OSError) and not isinstance(error, TransportError):
-            raise TransportError(
-                _explain(error, command[0], environment, cwd),
-                may_have_begun=False,
-                may_pass=error.errno in _TEMPORARY,
-            ) from error
-        raise
-    finally:
-        for descriptor in (end for pipe in pipes for end in pipe if end not in ours):
-            os.close(descriptor)
-    return process, (to_stdin, from_stdout, from_stderr)
+    except OSError as error:
+        raise TransportError(
+            _explain(error, command[0], environment, cwd),
+            may_have_begun=False,
+            may_pass=error.errno in _TEMPORARY,
+        ) from error
+    files = (process.stdin, process.stdout, process.stderr)
+    with ExitStack() as stack:  # closes them, as only the descriptors are used from now on
+        stdin, stdout, stderr = (
+            os.dup(stack.enter_context(each).fileno()) for each in files if each is not None
+        )
+    if sys.platform != "win32":
+        for descriptor in (stdin, stdout, stderr):
+            os.set_blocking(descriptor, False)
+    return process, (stdin, stdout, stderr)
 
 
 def _explain(

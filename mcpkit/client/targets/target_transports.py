@@ -317,8 +317,7 @@ def _transports(target: InferredTarget, options: Json) -> Sequence[Transport]:
 
 def _http_transports(url: str, transport: str | None, options: Json) -> Sequence[Transport]:
     """Return the transports to a URL: the specified one, else both; SSE comes first if the path has `sse`."""
-    from ..http.sse_transport import SseTransport
-    from ..http.streamable_http_transport import HttpTransport
+    from ..http.http_transports import HttpTransport, SseTransport
 
     if options.get("auth") == "oauth":
         from ..auth.oauth_grants import OAuth

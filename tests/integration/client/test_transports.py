@@ -12,8 +12,7 @@ from mcpkit import Client
 from mcpkit._utils.exceptions import TransportError
 from mcpkit.client import Change
 from mcpkit.client.client_subscriptions import Subscription
-from mcpkit.client.http.sse_transport import SseTransport
-from mcpkit.client.http.streamable_http_transport import HttpTransport
+from mcpkit.client.http.http_transports import HttpTransport, SseTransport
 from tests.helpers.serving import AT_ONCE, app_of, in_thread
 from tests.helpers.waiting import DEFAULT_TIMEOUT, LoopClock, until
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from mcpkit import Client
-from mcpkit.client.http.streamable_http_transport import HttpTransport
+from mcpkit.client.http.http_transports import HttpTransport
 from mcpkit.exceptions import AuthorizationError, StatusError, TransportError
 from tests.helpers.scripted_http import HttpRequest, Reply, Script, greeting, scripted, text
 from tests.helpers.signed_tokens import CertificateAuthority

@@ -11,7 +11,7 @@ import pytest
 
 from mcpkit import Client, ProtocolError, Retries
 from mcpkit.client.http import event_stream_reader as http_stream
-from mcpkit.client.http.streamable_http_transport import HttpTransport
+from mcpkit.client.http.http_transports import HttpTransport
 from mcpkit.exceptions import AuthorizationError, StatusError, TransportError
 from tests.helpers.scripted_http import (
     SESSION,

@@ -1,13 +1,13 @@
-"""Errors of HTTP requests in words: failed connections, error statuses, and bodies that are not messages."""
+"""Headers of HTTP requests, challenges of servers (`WWW-Authenticate`), and errors of HTTP in words."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timezone
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..._utils.exceptions import (
     UNSUPPORTED_PROTOCOL_VERSION,
@@ -19,10 +19,144 @@ from ..._utils.exceptions import (
 from ...protocol import http_headers, jsonrpc
 from ...protocol.jsonrpc import Json, RequestId, is_object
 from ...protocol.revisions import STATELESS
-from .request_authorization import describe_challenges, header, read_challenges, without_credentials
 
 if TYPE_CHECKING:
     import httpx2
+
+# Headers
+
+Pairs = list[tuple[bytes, bytes]]
+"""Headers, with names in any case."""
+
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_HEADER_VALUE = re.compile(r"(?![ \t])[ -~\t\x80-\xff]*(?<![ \t])")
+_SHORTEST_SECRET = 6
+"""The fewest characters of a secret that is removed from messages. Shorter ones occur in many words."""
+_TRANSPORT_HEADERS = frozenset({
+    "accept", "accept-encoding", "connection", "content-length", "content-type", "last-event-id", "mcp-method",
+    "mcp-name", "mcp-protocol-version", "mcp-session-id", "transfer-encoding",
+})  # fmt: skip
+"""Headers that the transport sets."""
+
+
+def check_headers(headers: Mapping[str, object]) -> Pairs:
+    """Encode the headers of a user after checking them.
+
+    Raises:
+        TypeError: A value is not a string.
+        ValueError: A header cannot be sent, or is set by the transport. No value is shown, as it may be secret.
+    """
+    pairs: Pairs = []
+    for name, value in headers.items():
+        if not _HEADER_NAME.fullmatch(name):
+            raise ValueError(f"{name!r} is not a valid header name")
+        if name.lower() in _TRANSPORT_HEADERS:
+            raise ValueError(f"the header {name} is set by the transport. Leave it out")
+        if not isinstance(value, str):
+            raise TypeError(f"the value of the header {name} must be a string, got {type(value).__name__}")
+        if not _HEADER_VALUE.fullmatch(value):
+            raise ValueError(
+                f"the value of the header {name} contains characters, or leading or trailing blanks, that "
+                "are not allowed in a header"
+            )
+        pairs.append((name.encode("ascii"), value.encode("latin-1")))
+    return pairs
+
+
+def bearer_header(token: str) -> tuple[bytes, bytes]:
+    """Return the `Authorization` header with a bearer token.
+
+    Raises:
+        ValueError: The token cannot be sent.
+    """
+    if not _HEADER_VALUE.fullmatch(token):
+        raise ValueError(
+            "the token contains characters, or leading or trailing blanks, that are not allowed in a header"
+        )
+    return b"Authorization", b"Bearer " + token.encode("latin-1")
+
+
+def without_credentials(text: str, response: httpx2.Response) -> str:
+    """Return a text of a response without the credentials of its request, which the server may repeat."""
+    secret = response.request.headers.get("authorization", "").partition(" ")[2].strip()
+    return text.replace(secret, "...") if len(secret) >= _SHORTEST_SECRET else text
+
+
+def header(response: httpx2.Response, name: bytes) -> bytes:
+    """Return the value of a header by its name in lower case; empty if there is none."""
+    for each, value in response.headers.raw:
+        if each.lower() == name:
+            return value
+    return b""
+
+
+# Challenges (RFC 9110, "WWW-Authenticate")
+
+_TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
+_SCHEME = re.compile(rf"[\s,]*({_TOKEN})(?=[\s,]|$)")
+_PARAMETER = re.compile(rf'[\s,]*({_TOKEN})\s*=\s*(?:"((?:[^"\\]|\\.)*)"|({_TOKEN}))(?=[\s,]|$)', re.DOTALL)
+_TOKEN_68 = re.compile(r"\s+[A-Za-z0-9._~+/-]+=*(?=\s*(?:,|$))")
+_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
+
+_SHOWN_PARAMETERS = {
+    "realm": "realm",
+    "scope": "scope",
+    "error": "error",
+    "error_description": "says",
+    "resource_metadata": "described at",
+}
+"""The parts of a challenge that an error message shows, in this order."""
+_MOST_SHOWN_PARAMETER = 300
+"""The most characters of a value in an error message."""
+
+
+class Challenge(NamedTuple):
+    """One challenge of `WWW-Authenticate`.
+
+    Args:
+        scheme: The authentication scheme as the server writes it, such as `Bearer`.
+        parameters: Its parameters by name in lower case; the first of each.
+    """
+
+    scheme: str
+    parameters: Mapping[str, str]
+
+
+def read_challenges(values: Iterable[str]) -> list[Challenge]:
+    """Parse the values of `WWW-Authenticate`, of which each may hold several challenges.
+
+    A syntax error ends the parsing of that value.
+    """
+    found: list[Challenge] = []
+    for value in values:
+        place = 0
+        while scheme := _SCHEME.match(value, place):
+            place = scheme.end()
+            if token := _TOKEN_68.match(value, place):
+                place = token.end()
+            parameters: dict[str, str] = {}
+            while parameter := _PARAMETER.match(value, place):
+                name, quoted, plain = parameter.groups()
+                parameters.setdefault(name.lower(), plain or _ESCAPED.sub(r"\1", quoted))
+                place = parameter.end()
+            found.append(Challenge(scheme[1], parameters))
+    return found
+
+
+def describe_challenges(challenges: Iterable[Challenge]) -> str:
+    """Describe challenges in words; empty if there are none."""
+    descriptions: list[str] = []
+    for challenge in challenges:
+        parts = [challenge.scheme[:_MOST_SHOWN_PARAMETER]]
+        for name, word in _SHOWN_PARAMETERS.items():
+            if value := challenge.parameters.get(name):
+                text = "".join(char if char.isprintable() else " " for char in value[:_MOST_SHOWN_PARAMETER])
+                parts.append(f"{word} {text!r}")
+        descriptions.append(", ".join(parts))
+    return "; or ".join(descriptions)
+
+
+# Errors
 
 _SECONDS = re.compile(r"[0-9]{1,9}")
 _HTTP_STATUSES = frozenset({401, 403, 429})
