@@ -6,7 +6,6 @@ import os
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from functools import partial
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, TypeVar, overload
 
 from typing_extensions import Self, Unpack
@@ -22,8 +21,14 @@ from ..protocol.revisions import STATELESS
 from .cache_and_pagination import ALL_PAGES, CACHED_METHODS, ResultCache, all_pages
 from .call_results import CallResult, member_object, objects, prompt_messages, resource_contents, strings
 from .client_messages import NO_HEADERS
-from .client_session import FOR_OTHERS, NOT_OPEN, ClientSession, NegotiationResult
-from .client_subscriptions import ChangeListener, ResourceSubscriptions, Subscription, SubscriptionFilter
+from .client_session import FOR_OTHERS, NOT_OPEN, ClientSession, NegotiatedProperties, NegotiationResult
+from .client_subscriptions import (
+    ChangeListener,
+    ChangeSource,
+    ResourceSubscriptions,
+    Subscription,
+    SubscriptionFilter,
+)
 from .elicitation_and_input_rounds import (
     URL_ELICITATION_REQUIRED,
     complete_input_rounds,
@@ -50,13 +55,11 @@ if TYPE_CHECKING:
     from typing_extensions import TypeForm
 
     from ..protocol.objects import (
-        Implementation,
         PromptDefinition,
         PromptMessage,
         ResourceContents,
         ResourceDefinition,
         ResourceTemplateDefinition,
-        ServerCapabilities,
         ToolDefinition,
     )
     from .server_message_handlers import SamplingFunction, SamplingHandler
@@ -64,6 +67,9 @@ if TYPE_CHECKING:
     from .telemetry_tracing_and_recording import ClientTelemetry, Recorder, Trace
 
 T = TypeVar("T")
+
+Arguments = Mapping[str, Any] | None
+"""Arguments of a tool, JSON values by name."""
 
 _GROUPS: Final[Mapping[str, Any]] = {"timeout": Timeout, "retries": Retries}
 _INFO: Final = {"name": "mcpkit", "version": __version__}
@@ -79,7 +85,19 @@ class CallOptions(TypedDict, total=False):
     meta: Mapping[str, Any] | None
 
 
-class Client:
+class Direct(CallOptions, total=False):
+    """Options of a call that returns its result."""
+
+    task: Literal[False]
+
+
+class AsTask(CallOptions):
+    """Options of a call that returns a handle of its task."""
+
+    task: Literal[True]
+
+
+class Client(NegotiatedProperties):
     """A client of one server, over any transport and in any protocol version.
 
         async with Client("server.py") as client:
@@ -220,12 +238,7 @@ class Client:
     async def _connect(self) -> None:
         await self._session.open()
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         """Close the client, unless another block still uses it."""
         await self._leave()
 
@@ -251,53 +264,7 @@ class Client:
 
     # Properties of the connection
 
-    @property
-    def protocol_version(self) -> str:
-        """The negotiated protocol version.
-
-        Raises:
-            ConnectionError: The client has not been opened yet.
-        """
-        return self._negotiated.revision
-
-    @property
-    def protocol_version_reason(self) -> str:
-        """An explanation why this protocol version was chosen.
-
-        Raises:
-            ConnectionError: The client has not been opened yet.
-        """
-        return self._negotiated.reason
-
-    @property
-    def server_info(self) -> Implementation:
-        """The `Implementation` of the server, such as `name` and `version`.
-
-        Raises:
-            ConnectionError: The client has not been opened yet.
-        """
-        return self._negotiated.info
-
-    @property
-    def server_capabilities(self) -> ServerCapabilities:
-        """The capabilities that the server declares.
-
-        Raises:
-            ConnectionError: The client has not been opened yet.
-        """
-        return self._negotiated.capabilities
-
-    @property
-    def instructions(self) -> str | None:
-        """The server's instructions for a model, or None.
-
-        Raises:
-            ConnectionError: The client has not been opened yet.
-        """
-        return self._negotiated.instructions
-
-    @property
-    def _negotiated(self) -> NegotiationResult:
+    def _negotiated(self, name: str) -> NegotiationResult:
         if self._session.negotiated is None:
             raise ConnectionError(NOT_OPEN)
         return self._session.negotiated
@@ -457,43 +424,19 @@ class Client:
 
     @overload
     async def call_tool(
-        self,
-        name: str,
-        arguments: Mapping[str, Any] | None = None,
-        *,
-        result_type: None = None,
-        task: Literal[False] = False,
-        **options: Unpack[CallOptions],
+        self, name: str, arguments: Arguments = None, *, result_type: None = None, **options: Unpack[Direct]
     ) -> CallResult: ...
     @overload
     async def call_tool(
-        self,
-        name: str,
-        arguments: Mapping[str, Any] | None = None,
-        *,
-        result_type: TypeForm[T],
-        task: Literal[False] = False,
-        **options: Unpack[CallOptions],
-    ) -> T: ...
-    @overload
-    async def call_tool(
-        self,
-        name: str,
-        arguments: Mapping[str, Any] | None = None,
-        *,
-        result_type: None = None,
-        task: Literal[True],
-        **options: Unpack[CallOptions],
+        self, name: str, arguments: Arguments = None, *, result_type: None = None, **options: Unpack[AsTask]
     ) -> TaskHandle[CallResult]: ...
     @overload
     async def call_tool(
-        self,
-        name: str,
-        arguments: Mapping[str, Any] | None = None,
-        *,
-        result_type: TypeForm[T],
-        task: Literal[True],
-        **options: Unpack[CallOptions],
+        self, name: str, arguments: Arguments = None, *, result_type: TypeForm[T], **options: Unpack[Direct]
+    ) -> T: ...
+    @overload
+    async def call_tool(
+        self, name: str, arguments: Arguments = None, *, result_type: TypeForm[T], **options: Unpack[AsTask]
     ) -> TaskHandle[T]: ...
     async def call_tool(
         self,
@@ -551,7 +494,7 @@ class Client:
         else:
             retry = tools.is_harmless(name) if retry is None else retry
             answer = await self._send("tools/call", params, progress, log_level, timeout, retry)
-        read = partial(self._read_result, name, result_type)
+        read = partial(self._read_result, name, result_type, self._validates)
         if not task:
             return await read(answer)
         from .task_handles import task_of_call
@@ -577,9 +520,9 @@ class Client:
         session = self._session
         return session.wire.revision in STATELESS and getattr(session.transport, "is_http", False)
 
-    async def _read_result(self, name: str, result_type: Any, answer: Json) -> Any:
+    async def _read_result(self, name: str, result_type: Any, validates: bool, answer: Json) -> Any:
         result = CallResult(answer, may_be_null=self._session.wire.revision in STATELESS)
-        if self._validates and not result.is_error and self._tools.may_have_output_schema(name, result):
+        if validates and not result.is_error and self._tools.may_have_output_schema(name, result):
             await self._tools.check(name, result)
         if result_type is None:
             return result
@@ -602,14 +545,7 @@ class Client:
         """
         from .task_handles import TaskHandle
 
-        async def read(answer: Json) -> Any:
-            result = CallResult(answer, may_be_null=self._session.wire.revision in STATELESS)
-            if result_type is None:
-                return result
-            from .server_schemas_and_typed_results import read_into
-
-            return read_into(result, result_type, f"the task {task_id}")
-
+        read = partial(self._read_result, f"the task {task_id}", result_type, False)
         return TaskHandle(task_id, self._session, self._send, read)
 
     async def tools(self) -> dict[str, RemoteTool]:
@@ -765,16 +701,14 @@ class Client:
         Raises:
             TypeError: A URI is not a string.
         """
-        requested = SubscriptionFilter.of(
-            tools=tools_list_changed,
-            prompts=prompts_list_changed,
-            resources=resources_list_changed,
-            uris=resource_subscriptions,
-        )
-        listener = ChangeListener(
+        flags = tools_list_changed, prompts_list_changed, resources_list_changed  # as in `LIST_NAMES`
+        requested = SubscriptionFilter.of(flags, resource_subscriptions)
+        return Subscription(requested, self._change_source(requested))
+
+    def _change_source(self, requested: SubscriptionFilter) -> ChangeSource:
+        return ChangeListener(
             self._session, self._resource_subscriptions, requested, self._cache.on_notification, self._timeout
-        )
-        return Subscription(requested, listener.listen)
+        ).listen
 
     async def ping(self) -> None:
         """Send a `ping`. Only servers of versions before 2026-07-28 support it.
@@ -819,3 +753,8 @@ class Client:
         else:
             whole = await send()
         return objects(whole, member, method)
+
+
+def negotiation_of(client: Client, name: str) -> NegotiationResult:
+    """Return the outcome of the negotiation of a client, for the property of that name."""
+    return client._negotiated(name)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  # for other clients

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
 from .._utils.exceptions import INVALID_PARAMS, METHOD_NOT_FOUND, ProtocolError, RegistrationError
 from .._utils.option_checks import nearest
 from ..protocol.jsonrpc import Json
-from .client import Client
-from .client_session import NOT_OPEN
+from .client import Client, negotiation_of
+from .client_session import NOT_OPEN, NegotiationResult
 from .client_subscriptions import (
     ChangeBuffer,
+    ChangeSource,
     Subscription,
     SubscriptionFilter,
     announced_changes,
@@ -30,13 +31,11 @@ if TYPE_CHECKING:
     from typing_extensions import TypeForm
 
     from ..protocol.objects import (
-        Implementation,
         PromptDefinition,
         PromptMessage,
         ResourceContents,
         ResourceDefinition,
         ResourceTemplateDefinition,
-        ServerCapabilities,
         ToolDefinition,
     )
     from .call_results import CallResult
@@ -245,25 +244,8 @@ class ClientGroup(Client):
         """The errors of servers that cannot be reached, by server name."""
         return dict(self._failures)
 
-    @property
-    def protocol_version(self) -> str:
-        """The protocol version of the only server."""
-        return self._only("protocol_version").protocol_version
-
-    @property
-    def protocol_version_reason(self) -> str:
-        """An explanation why this protocol version was chosen."""
-        return self._only("protocol_version_reason").protocol_version_reason
-
-    @property
-    def server_info(self) -> Implementation:
-        """The `Implementation` of the only server."""
-        return self._only("server_info").server_info
-
-    @property
-    def server_capabilities(self) -> ServerCapabilities:
-        """The capabilities that the only server declares."""
-        return self._only("server_capabilities").server_capabilities
+    def _negotiated(self, name: str) -> NegotiationResult:
+        return negotiation_of(self._only(name), name)
 
     @property
     def instructions(self) -> str | None:
@@ -458,42 +440,14 @@ class ClientGroup(Client):
             with suppress(ConnectionError):  # the level is sent when the server can be reached
                 await self._clients[name].set_log_level(level)
 
-    def listen(
-        self,
-        *,
-        tools_list_changed: bool = False,
-        prompts_list_changed: bool = False,
-        resources_list_changed: bool = False,
-        resource_subscriptions: str | Iterable[str] = (),
-    ) -> Subscription:
-        """Subscribe to changes at all connected servers. A list is the combined list of all servers.
-
-        Args:
-            tools_list_changed: Whether to receive changes of the lists of tools.
-            prompts_list_changed: Whether to receive changes of the lists of prompts.
-            resources_list_changed: Whether to receive changes of the lists of resources and resource templates.
-            resource_subscriptions: URIs of resources to subscribe to.
-
-        Returns:
-            A subscription, which is an async context manager and an async iterator of `Change`.
-
-        Raises:
-            TypeError: A URI is not a string.
-        """
-        requested = SubscriptionFilter.of(
-            tools=tools_list_changed,
-            prompts=prompts_list_changed,
-            resources=resources_list_changed,
-            uris=resource_subscriptions,
-        )
-
+    def _change_source(self, requested: SubscriptionFilter) -> ChangeSource:
         async def listen(queue: ChangeBuffer, acknowledged: asyncio.Future[None]) -> None:
             self._check_open()
             clients = {name: self._clients[name] for name in self._connected()}
             parts = await _subscriptions_for(clients, requested, self._servers_with)
             await _merge_subscriptions(parts, queue, acknowledged)
 
-        return Subscription(requested, listen)
+        return listen
 
     async def _find(self, kind: str, name: str, list_all: Callable[[], Awaitable[object]]) -> tuple[str, str]:
         """Return the server of a tool or prompt, and its name there.

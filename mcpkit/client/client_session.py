@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 from .._utils.concurrency import Listeners, LoopAffinity, require_loop
@@ -66,6 +67,7 @@ class RequestHandler(Protocol):
         ...
 
 
+@dataclass(slots=True)
 class NegotiationResult:
     """The outcome of the negotiation between client and server.
 
@@ -77,16 +79,68 @@ class NegotiationResult:
         instructions: The server's instructions for a model, or None.
     """
 
-    __slots__ = ("capabilities", "info", "instructions", "reason", "revision")
+    revision: str
+    reason: str
+    info: Implementation
+    capabilities: ServerCapabilities
+    instructions: str | None
 
-    def __init__(
-        self, revision: str, reason: str, info: Any, capabilities: Any, instructions: str | None
-    ) -> None:
-        self.revision = revision
-        self.reason = reason
-        self.info: Implementation = info
-        self.capabilities: ServerCapabilities = capabilities
-        self.instructions = instructions
+
+class NegotiatedProperties:
+    """The outcome of the negotiation as properties of a client."""
+
+    def _negotiated(self, name: str) -> NegotiationResult:
+        raise NotImplementedError
+
+    @property
+    def protocol_version(self) -> str:
+        """The negotiated protocol version.
+
+        Raises:
+            ConnectionError: The client has not been opened yet.
+            ValueError: The client has several servers, so that this has several values; see `ClientGroup.servers`.
+        """
+        return self._negotiated("protocol_version").revision
+
+    @property
+    def protocol_version_reason(self) -> str:
+        """An explanation why this protocol version was chosen.
+
+        Raises:
+            ConnectionError: The client has not been opened yet.
+            ValueError: The client has several servers, so that this has several values; see `ClientGroup.servers`.
+        """
+        return self._negotiated("protocol_version_reason").reason
+
+    @property
+    def server_info(self) -> Implementation:
+        """The `Implementation` of the server, such as `name` and `version`.
+
+        Raises:
+            ConnectionError: The client has not been opened yet.
+            ValueError: The client has several servers, so that this has several values; see `ClientGroup.servers`.
+        """
+        return self._negotiated("server_info").info
+
+    @property
+    def server_capabilities(self) -> ServerCapabilities:
+        """The capabilities that the server declares.
+
+        Raises:
+            ConnectionError: The client has not been opened yet.
+            ValueError: The client has several servers, so that this has several values; see `ClientGroup.servers`.
+        """
+        return self._negotiated("server_capabilities").capabilities
+
+    @property
+    def instructions(self) -> str | None:
+        """The server's instructions for a model, or None.
+
+        Raises:
+            ConnectionError: The client has not been opened yet.
+            ValueError: The client has several servers, so that this has several values; see `ClientGroup.servers`.
+        """
+        return self._negotiated("instructions").instructions
 
 
 class ClientSession:

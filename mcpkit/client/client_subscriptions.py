@@ -11,7 +11,6 @@ from asyncio import sleep
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Final, Literal
 
 from typing_extensions import Self
@@ -77,10 +76,12 @@ class SubscriptionFilter:
         self.allows_missing_lists = allows_missing_lists
 
     @classmethod
-    def of(
-        cls, *, tools: bool, prompts: bool, resources: bool, uris: str | Iterable[str]
-    ) -> SubscriptionFilter:
+    def of(cls, flags: Sequence[bool], uris: str | Iterable[str]) -> SubscriptionFilter:
         """Return the filter for arguments of `Client.listen`. Without any argument it covers all lists.
+
+        Args:
+            flags: Whether to receive changes of each list of `LIST_NAMES`.
+            uris: The URIs of resources, or one URI.
 
         Raises:
             TypeError: A URI is not a string.
@@ -89,8 +90,9 @@ class SubscriptionFilter:
         for uri in named:
             if not isinstance(uri, str):
                 raise TypeError(f"resource_subscriptions must be URIs, got {uri!r}")
-        flags = {"tools": tools, "prompts": prompts, "resources": resources}
-        lists: list[ListName] = [name for name in LIST_NAMES if flags[name]]
+        lists: list[ListName] = [
+            name for name, is_requested in zip(LIST_NAMES, flags, strict=True) if is_requested
+        ]
         if not lists and not named:
             return cls(LIST_NAMES, allows_missing_lists=True)
         return cls(lists, [str(uri) for uri in named])
@@ -245,12 +247,7 @@ class Subscription:
         await self._begin()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         """End the subscription and notify the server."""
         await self.aclose()
 

@@ -10,17 +10,16 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, 
 from concurrent.futures import CancelledError, Future, wait
 from contextlib import suppress
 from functools import partial, wraps
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, TypeVar, overload
 
 from typing_extensions import ParamSpec, Self, Unpack
 
 from .._utils.concurrency import refuse_loop, running_loop
 from .._utils.exceptions import TransportError
 from .call_results import CallResult
-from .client import CallOptions, Client
+from .client import Arguments, AsTask, Client, Direct, negotiation_of
 from .client_group import client_for, failures_of, servers_of
-from .client_session import CLOSED
+from .client_session import CLOSED, NegotiatedProperties, NegotiationResult
 from .client_subscriptions import Change, Subscription
 from .remote_tools import RemoteTool
 from .server_message_handlers import Roots
@@ -28,7 +27,6 @@ from .server_message_handlers import Roots
 if TYPE_CHECKING:
     from typing_extensions import TypeForm
 
-    from ..protocol.objects import Implementation, ServerCapabilities
     from .task_handles import TaskHandle, TaskStatus
 
 P = ParamSpec("P")
@@ -67,7 +65,7 @@ def _signature_of(
     return decorate
 
 
-class SyncClient:
+class SyncClient(NegotiatedProperties):
     """A `Client` with blocking methods: `with SyncClient("server.py") as client: client.call_tool("now")`.
 
     It takes the arguments of `Client` and `ClientGroup`. Its event loop runs in a background thread while the client is
@@ -129,12 +127,7 @@ class SyncClient:
         self._thread.start()
         self._loop = started.result()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         """Close the client, unless another block still uses it."""
         self._leave()
 
@@ -224,6 +217,9 @@ class SyncClient:
 
     # The servers
 
+    def _negotiated(self, name: str) -> NegotiationResult:
+        return negotiation_of(self.client, name)
+
     @property
     def servers(self) -> Mapping[str, SyncClient]:
         """The clients of the servers of a configuration, by name. They are closed with this client."""
@@ -235,53 +231,6 @@ class SyncClient:
     def failures(self) -> Mapping[str, Exception]:
         """The errors of servers of a configuration that cannot be reached, by server name."""
         return failures_of(self.client)
-
-    # Properties of the connection
-
-    @property
-    def protocol_version(self) -> str:
-        """The negotiated protocol version.
-
-        Raises:
-            ConnectionError: The client has not been opened yet.
-        """
-        return self.client.protocol_version
-
-    @property
-    def protocol_version_reason(self) -> str:
-        """An explanation why this protocol version was chosen.
-
-        Raises:
-            ConnectionError: The client has not been opened yet.
-        """
-        return self.client.protocol_version_reason
-
-    @property
-    def server_info(self) -> Implementation:
-        """The `Implementation` of the server, such as `name` and `version`.
-
-        Raises:
-            ConnectionError: The client has not been opened yet.
-        """
-        return self.client.server_info
-
-    @property
-    def server_capabilities(self) -> ServerCapabilities:
-        """The capabilities that the server declares.
-
-        Raises:
-            ConnectionError: The client has not been opened yet.
-        """
-        return self.client.server_capabilities
-
-    @property
-    def instructions(self) -> str | None:
-        """The server's instructions for a model, or None.
-
-        Raises:
-            ConnectionError: The client has not been opened yet.
-        """
-        return self.client.instructions
 
     # Requests
 
@@ -298,43 +247,19 @@ class SyncClient:
 
     @overload
     def call_tool(
-        self,
-        name: str,
-        arguments: Mapping[str, Any] | None = None,
-        *,
-        result_type: None = None,
-        task: Literal[False] = False,
-        **options: Unpack[CallOptions],
+        self, name: str, arguments: Arguments = None, *, result_type: None = None, **options: Unpack[Direct]
     ) -> CallResult: ...
     @overload
     def call_tool(
-        self,
-        name: str,
-        arguments: Mapping[str, Any] | None = None,
-        *,
-        result_type: TypeForm[T],
-        task: Literal[False] = False,
-        **options: Unpack[CallOptions],
-    ) -> T: ...
-    @overload
-    def call_tool(
-        self,
-        name: str,
-        arguments: Mapping[str, Any] | None = None,
-        *,
-        result_type: None = None,
-        task: Literal[True],
-        **options: Unpack[CallOptions],
+        self, name: str, arguments: Arguments = None, *, result_type: None = None, **options: Unpack[AsTask]
     ) -> SyncTaskHandle[CallResult]: ...
     @overload
     def call_tool(
-        self,
-        name: str,
-        arguments: Mapping[str, Any] | None = None,
-        *,
-        result_type: TypeForm[T],
-        task: Literal[True],
-        **options: Unpack[CallOptions],
+        self, name: str, arguments: Arguments = None, *, result_type: TypeForm[T], **options: Unpack[Direct]
+    ) -> T: ...
+    @overload
+    def call_tool(
+        self, name: str, arguments: Arguments = None, *, result_type: TypeForm[T], **options: Unpack[AsTask]
     ) -> SyncTaskHandle[T]: ...
     def call_tool(
         self, name: str, arguments: Mapping[str, Any] | None = None, *, task: bool = False, **options: Any
@@ -453,12 +378,7 @@ class SyncSubscription:
         self._has_begun = True
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         """End the subscription and notify the server."""
         self.close()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 from .._utils.exceptions import (
     UNSUPPORTED_PROTOCOL_VERSION,
@@ -120,7 +120,7 @@ class Negotiation:
         try:
             return await _discover_or_initialize(session, seconds)
         except _HandshakeRequiredError as required:
-            return await _initialize(session, LATEST_HANDSHAKE, required.reason)
+            return await _initialize(session, LATEST_HANDSHAKE, str(required))
         except StatusError as error:
             if error.status not in _UNSUPPORTED_STATUSES:
                 raise
@@ -134,11 +134,7 @@ class Negotiation:
 
 
 class _HandshakeRequiredError(Exception):
-    """The server requires `initialize`."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
+    """The server requires `initialize`. The text is the reason."""
 
 
 async def _negotiate_pinned(session: ClientSession, revision: str, reason: str) -> NegotiationResult:
@@ -259,11 +255,11 @@ async def _initialize(session: ClientSession, revision: str, reason: str) -> Neg
 
 
 def _outcome(revision: str, reason: str, info: object, result: Json) -> NegotiationResult:
-    capabilities, instructions = result.get("capabilities"), result.get("instructions")
+    instructions = result.get("instructions") if isinstance(result.get("instructions"), str) else None
     return NegotiationResult(
-        revision,
-        reason,
-        info if is_object(info) else {},
-        capabilities if is_object(capabilities) else {},
-        instructions if isinstance(instructions, str) else None,
+        revision, reason, _object(info), _object(result.get("capabilities")), instructions
     )
+
+
+def _object(value: object) -> Any:
+    return value if is_object(value) else {}
