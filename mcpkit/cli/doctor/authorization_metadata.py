@@ -159,7 +159,7 @@ class PageProbe:
         await self.check_endpoint("the server", url, "authorization,content-type,mcp-protocol-version")
         headers = {"Origin": self._origin, "Content-Type": "application/json"}
         response = await self._probe.request("POST", url, headers, b"{}")
-        exposed = _header_items(response, "access-control-expose-headers")
+        exposed = header_items(response.headers, "access-control-expose-headers")
         is_readable = self._is_readable(response) and exposed & {"www-authenticate", "*"}
         if response.status == 401 and not is_readable:
             self._blocked.append("the WWW-Authenticate header of its 401 response")
@@ -178,7 +178,7 @@ class PageProbe:
             "Access-Control-Request-Headers": headers,
         }
         response = await self._probe.request("OPTIONS", url, preflight)
-        allowed = _header_items(response, "access-control-allow-headers")
+        allowed = header_items(response.headers, "access-control-allow-headers")
         is_allowed = set(headers.split(",")) <= allowed or ("*" in allowed and "authorization" not in headers)
         if not (200 <= response.status < 300 and self._is_readable(response) and is_allowed):
             self._blocked.append(what)
@@ -193,8 +193,9 @@ class PageProbe:
         return response.headers.get("access-control-allow-origin") in {"*", self._origin}
 
 
-def _header_items(response: ProbeResponse, name: str) -> set[str]:
-    return {each.strip().lower() for each in response.headers.get(name, "").split(",")}
+def header_items(headers: Mapping[str, str], name: str) -> set[str]:
+    """Return the items of a header in lower case."""
+    return {each.strip().lower() for each in headers.get(name, "").split(",")}
 
 
 # The protected server

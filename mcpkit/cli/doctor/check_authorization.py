@@ -23,7 +23,7 @@ from .authorization_metadata import (
     check_sse,
 )
 from .finding_catalogue import CHATGPT, CLAUDE, EVERY_CLIENT, SDKS, Finding, make_finding
-from .probe import initialize_params
+from .protocol_checks import initialize_params
 
 if TYPE_CHECKING:
     import httpx2

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import aclosing
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 from textwrap import indent
 from typing import Final, TypeVar
@@ -14,99 +13,59 @@ import click
 from ...client.targets.host_configuration import Configuration, load, workspace
 from ...client.targets.infer_target import HttpServerConfig, StdioServerConfig, infer_target
 from ...client.targets.target_transports import is_mapping, is_path_of_configuration
-from ...protocol.jsonrpc import Json
 from ..console import write_json
 from ..exit_status import CommandError, Status
 from ..findings import exit_status_of, finding_text
 from ..saved_logins import bearer_token
 from ..server_target import ServerTarget, client_command, resolve_target
-from .http_checks import (
-    check_affinity,
-    check_clock_and_certificate,
-    check_cors,
-    check_first_response,
-    check_login,
-    check_origins,
-    check_revisions,
-    check_session_end,
-    check_sse_endpoint,
-    check_statuses,
-    check_streams,
-)
+from . import http_checks, protocol_checks, stdio_checks
 from .http_probe import HttpProbe
-from .probe import CheckResult, Probe
-from .process_probe import Command, ProcessProbe
-from .protocol_checks import (
-    check_capabilities,
-    check_client,
-    check_lists,
-    check_process_revisions,
-    check_standard_responses,
-    check_tool_calls,
-)
-from .stdio_checks import (
-    check_encoding,
-    check_input_end,
-    check_malformed,
-    check_sigterm,
-    check_start,
-    check_stdout,
-)
+from .protocol_checks import CheckResult, Probe
+from .stdio_checks import ProcessProbe
 
 P = TypeVar("P", bound=Probe)
 
 Check = Callable[[P], Awaitable[CheckResult]]
 
 _PROTOCOL_CHECKS: Final[tuple[Check[Probe], ...]] = (
-    check_lists,
-    check_capabilities,
-    check_standard_responses,
-    check_tool_calls,
-    check_client,
+    protocol_checks.check_lists,
+    protocol_checks.check_capabilities,
+    protocol_checks.check_standard_responses,
+    protocol_checks.check_tool_calls,
+    protocol_checks.check_client,
 )
-
 _STDIO_CHECKS: Final[tuple[Check[ProcessProbe], ...]] = (
-    check_start,
-    check_stdout,
-    check_process_revisions,
+    stdio_checks.check_start,
+    stdio_checks.check_stdout,
+    stdio_checks.check_process_revisions,
     *_PROTOCOL_CHECKS,
-    check_malformed,
-    check_encoding,
-    check_stdout,
-    check_input_end,
-    check_sigterm,
+    stdio_checks.check_malformed,
+    stdio_checks.check_encoding,
+    stdio_checks.check_stdout,
+    stdio_checks.check_input_end,
+    stdio_checks.check_sigterm,
 )
-
-_FIRST_CHECKS: Final[tuple[Check[HttpProbe], ...]] = (check_first_response, check_clock_and_certificate)
-
+_FIRST_CHECKS: Final[tuple[Check[HttpProbe], ...]] = (
+    http_checks.check_first_response,
+    http_checks.check_clock_and_certificate,
+)
 _HTTP_CHECKS: Final[tuple[Check[HttpProbe], ...]] = (
-    check_revisions,
-    check_affinity,
-    check_statuses,
-    check_origins,
-    check_cors,
-    check_streams,
+    http_checks.check_revisions,
+    http_checks.check_affinity,
+    http_checks.check_statuses,
+    http_checks.check_origins,
+    http_checks.check_cors,
+    http_checks.check_streams,
     *_PROTOCOL_CHECKS,
-    check_login,
-    check_session_end,
+    http_checks.check_login,
+    http_checks.check_session_end,
 )
-
 _SSE_CHECKS: Final[tuple[Check[HttpProbe], ...]] = (
-    check_sse_endpoint,
-    check_origins,
+    http_checks.check_sse_endpoint,
+    http_checks.check_origins,
     *_PROTOCOL_CHECKS,
-    check_login,
+    http_checks.check_login,
 )
-
-
-async def _run_checks(probe: P, checks: tuple[Check[P], ...]) -> AsyncGenerator[CheckResult]:
-    """Yield the result of each check; a check that makes the next ones pointless is the last."""
-    for check in checks:
-        result = await check(probe)
-        yield result
-        if result.stops or probe.status is not None:
-            return
-
 
 _TIMEOUT = 10.0
 _FIRST_TIMEOUT = 30.0
@@ -128,55 +87,49 @@ async def command(server: ServerTarget, call: bool) -> Status:
             "--as cannot be used with doctor, which runs the server in another process. Use --token"
         )
     probe = await _create_probe(server, calls_tools=call)
-    probe.client = server.client
     steps: list[CheckResult] = []
+
+    async def run(probe: P, checks: tuple[Check[P], ...]) -> bool:
+        """Run checks up to one that makes the next ones pointless, and return whether there was none."""
+        for check in checks:
+            steps.append(result := await check(probe))
+            if not server.is_json:
+                _print_check(result)
+            if result.stops or probe.status is not None:
+                return False
+        return True
+
     try:
-        async with aclosing(_run_all_checks(probe)) as results:
-            async for check in results:
-                steps.append(check)
-                if not server.is_json:
-                    _print_check(check)
+        if isinstance(probe, ProcessProbe):
+            await run(probe, _STDIO_CHECKS)
+        elif await run(probe, _FIRST_CHECKS):
+            await run(probe, _HTTP_CHECKS if probe.sse is None else _SSE_CHECKS)
     finally:
         await probe.close()
-    count = sum(len(check.findings) for check in steps)
+    findings = [each for check in steps for each in check.findings]
     if server.is_json:
-        write_json(_as_json(server.target, steps))
+        write_json(
+            {
+                "target": server.target,
+                "steps": [{"step": check.step, "seen": check.summary} for check in steps],
+                # The step comes first, as in the documentation.
+                "findings": [{"step": each.place, **each.as_json("step", "seen")} for each in findings],
+            }
+        )
     else:
-        click.echo(f"{count or 'no'} finding{'' if count == 1 else 's'}")
-    if probe.status is not None:
-        return probe.status
-    return exit_status_of(each.severity for check in steps for each in check.findings)
-
-
-def _run_all_checks(probe: ProcessProbe | HttpProbe) -> AsyncGenerator[CheckResult]:
-    return _run_checks(probe, _STDIO_CHECKS) if isinstance(probe, ProcessProbe) else _run_http_checks(probe)
-
-
-async def _run_http_checks(probe: HttpProbe) -> AsyncGenerator[CheckResult]:
-    async for check in _run_checks(probe, _FIRST_CHECKS):
-        yield check
-        if check.stops:
-            return
-    if probe.status is None:
-        async for check in _run_checks(probe, _HTTP_CHECKS if probe.sse is None else _SSE_CHECKS):
-            yield check
+        click.echo(f"{len(findings) or 'no'} finding{'' if len(findings) == 1 else 's'}")
+    return exit_status_of(each.severity for each in findings) if probe.status is None else probe.status
 
 
 async def _create_probe(server: ServerTarget, *, calls_tools: bool) -> ProcessProbe | HttpProbe:
     options = server.options
     transport = _transport_of(server.target)
-    timeout = options.get("timeout")
-    response_timeout, first_timeout = (
-        (timeout, timeout) if timeout is not None else (_TIMEOUT, _FIRST_TIMEOUT)
-    )
+    response_timeout = options.get("timeout", _TIMEOUT)
+    first_timeout = options.get("timeout", _FIRST_TIMEOUT)
     if isinstance(transport, StdioServerConfig):
-        cwd = options.get("cwd") or transport.cwd
-        command = Command(
-            transport.command,
-            {**transport.env, **options.get("env", {})},
-            None if cwd is None else os.fspath(cwd),
-        )
-        return ProcessProbe(response_timeout, first_timeout, calls_tools, command=command)
+        env, cwd = {**transport.env, **options.get("env", {})}, options.get("cwd") or transport.cwd
+        config = replace(transport, env=env, cwd=cwd)
+        return ProcessProbe(response_timeout, first_timeout, calls_tools, server.client, config=config)
     headers = {**transport.headers, **options.get("headers", {})}
     token = options.get("token", transport.token)
     if token is None and not any(name.lower() == "authorization" for name in headers):
@@ -188,7 +141,13 @@ async def _create_probe(server: ServerTarget, *, calls_tools: bool) -> ProcessPr
         headers["Authorization"] = f"Bearer {token}"
     is_sse = "sse" in {server.transport, transport.transport}
     return HttpProbe(
-        response_timeout, first_timeout, calls_tools, url=transport.url, headers=headers, is_sse=is_sse
+        response_timeout,
+        first_timeout,
+        calls_tools,
+        server.client,
+        url=transport.url,
+        headers=headers,
+        is_sse=is_sse,
     )
 
 
@@ -228,16 +187,3 @@ def _print_check(check: CheckResult) -> None:
         click.echo(indent(finding_text(each.severity, each.code, each.message, each.cure), "  "))
     if check.stops and check.summary:
         click.echo(f"  {check.summary}")
-
-
-def _as_json(target: str, steps: list[CheckResult]) -> Json:
-    return {
-        "target": target,
-        "steps": [{"step": check.step, "seen": check.summary} for check in steps],
-        "findings": [
-            # The step comes first, as in the documentation.
-            {"step": each.place, **each.as_json("step", "seen")}
-            for check in steps
-            for each in check.findings
-        ],
-    }

@@ -8,7 +8,6 @@ import ssl
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import replace
 from datetime import datetime, timezone
 from email.utils import parsedate_to_datetime
 from typing import Final
@@ -16,13 +15,22 @@ from urllib.parse import urljoin, urlsplit
 
 from ...auth.urls import is_loopback
 from ...protocol.jsonrpc import is_object
-from ...protocol.revisions import LATEST, LATEST_HANDSHAKE
+from ...protocol.revisions import HANDSHAKE, LATEST_HANDSHAKE
 from ..exit_status import Status
 from ..findings import Finding
+from .authorization_metadata import header_items
 from .check_authorization import check_authorization
 from .http_probe import ACCEPTED, EVENTS, HttpConnection, HttpProbe, HttpReply, SseConnection
-from .probe import CheckResult, initialize_params, quoted, required
-from .protocol_checks import check_http_revisions, server_of
+from .protocol_checks import (
+    FUTURE,
+    CheckResult,
+    compare_revisions,
+    initialize_params,
+    quoted,
+    required,
+    server_of,
+    stateless_params,
+)
 
 _MAX_REDIRECTS: Final = 3
 _SLOW: Final = 15.0
@@ -43,8 +51,7 @@ async def check_first_response(probe: HttpProbe) -> CheckResult:
         reply = await probe.initialize(keeps_session=True)
     probe.first = reply
     if not reply.status:
-        probe.status = Status.NOT_REACHED
-        return _add_unreachable(probe, check, reply)
+        return _add_unusable(probe, check, reply)
     if reply.status in {401, 403}:
         return await _check_login_required(probe, check)
     if reply.seconds > _SLOW:
@@ -55,8 +62,7 @@ async def check_first_response(probe: HttpProbe) -> CheckResult:
         check.stops = True
         return check
     if probe.initialize_result is None and not await _has_other_transport(probe):
-        probe.status = Status.NOT_REACHED
-        return _add_no_mcp(check, reply)
+        return _add_unusable(probe, check, reply)
     session = reply.headers.get("mcp-session-id", "none")
     if not session or not all("!" <= letter <= "~" for letter in session):
         check.add_finding("session-id", id=quoted(session))
@@ -65,7 +71,13 @@ async def check_first_response(probe: HttpProbe) -> CheckResult:
     return check
 
 
-def _add_no_mcp(check: CheckResult, reply: HttpReply) -> CheckResult:
+def _add_unusable(probe: HttpProbe, check: CheckResult, reply: HttpReply) -> CheckResult:
+    """Add a finding for a missing response, or one that is not from an MCP server."""
+    probe.status = Status.NOT_REACHED
+    if reply.kind == "time":
+        return check.add_finding("no-answer", seconds=reply.seconds, last="")
+    if not reply.status:
+        return check.add_finding(reply.kind, host=urlsplit(probe.url).hostname, problem=reply.problem)
     if reply.status == 200 and reply.type not in {"application/json", EVENTS}:
         return check.add_finding("content-type", type=quoted(reply.type or "none"))
     if reply.status >= 500:
@@ -90,29 +102,18 @@ def _follow_redirect(probe: HttpProbe, check: CheckResult, reply: HttpReply) -> 
     return True
 
 
-def _add_unreachable(probe: HttpProbe, check: CheckResult, reply: HttpReply) -> CheckResult:
-    if reply.kind == "time":
-        return check.add_finding("no-answer", seconds=reply.seconds, last="")
-    if reply.kind == "dns":
-        return check.add_finding("dns", host=urlsplit(probe.url).hostname)
-    return check.add_finding(reply.kind, problem=reply.problem)
-
-
 async def _has_other_transport(probe: HttpProbe) -> bool:
     """Return whether the server supports only the stateless revisions, or HTTP+SSE."""
-    if (await HttpConnection(probe.sender, {}, LATEST).request("server/discover")).result is not None:
-        return True
-    return await _open_sse(probe)
+    discovered = await HttpConnection(probe, {}).request("server/discover", stateless_params())
+    return discovered.result is not None or await _open_sse(probe)
 
 
 async def _open_sse(probe: HttpProbe) -> bool:
     """Open an HTTP+SSE stream, and return whether the server supports that."""
-    sse = probe.sse = SseConnection(probe.sender)
-    probe.first = reply = await sse.open()
-    if reply.type != EVENTS:
-        probe.sse = None
-        return False
-    return True
+    sse = SseConnection(probe)
+    probe.first = await sse.open()
+    probe.sse = sse if probe.first.type == EVENTS else None
+    return probe.sse is not None
 
 
 async def _check_login_required(probe: HttpProbe, check: CheckResult) -> CheckResult:
@@ -150,23 +151,15 @@ _CAUSED_BY_NO_METADATA: Final = frozenset(
 async def _authorization_findings(probe: HttpProbe, step: str) -> list[Finding]:
     """Return findings that prevent a login; a server without metadata has one finding with a second fix."""
     found = await check_authorization(probe.url, timeout=probe.response_timeout)
-    findings = [
-        Finding(each.code, each.severity, step, each.why, each.cure)
-        for each in found
-        if each.severity != "note"
-    ]
-    if not any(each.code == "no-metadata" for each in findings):
-        return findings
-    return [
-        replace(
-            each,
-            cure=f"configure a token in each client (--token TOKEN here); to support logins, {each.cure}",
-        )
-        if each.code == "no-metadata"
-        else each
-        for each in findings
-        if each.code not in _CAUSED_BY_NO_METADATA
-    ]
+    has_metadata = all(each.code != "no-metadata" for each in found)
+    findings: list[Finding] = []
+    for each in found:
+        cure = each.cure
+        if each.code == "no-metadata":
+            cure = f"configure a token in each client (--token TOKEN here); to support logins, {cure}"
+        if each.severity != "note" and (has_metadata or each.code not in _CAUSED_BY_NO_METADATA):
+            findings.append(Finding(each.code, each.severity, step, each.why, cure))
+    return findings
 
 
 async def check_sse_endpoint(probe: HttpProbe) -> CheckResult:
@@ -233,12 +226,14 @@ _STREAM_TIMEOUT: Final = 5.0
 
 async def check_revisions(probe: HttpProbe) -> CheckResult:
     """Request each revision in a new session."""
-    connection = HttpConnection(probe.sender, {}, LATEST)
-    check = await check_http_revisions(
-        probe, probe.initialize_response, await connection.request("server/discover")
-    )
+    check = CheckResult("revisions")
+    connection = HttpConnection(probe, {})
+    discovered = await connection.request("server/discover", stateless_params())
+    revisions = (*HANDSHAKE[:-1], FUTURE)
+    answers = {revision: (await probe.initialize(revision)).answer for revision in revisions}
+    compare_revisions(probe, check, answers, discovered)
     if probe.discover_result is not None:
-        probe.listener = connection
+        probe.listen = connection.listen
         if probe.initialize_result is None:
             probe.connection = connection
     return check
@@ -256,9 +251,8 @@ async def check_affinity(probe: HttpProbe) -> CheckResult:
     if failed:
         session.tries = 2 * _REQUEST_COUNT
         probe.has_unshared_sessions = True
-        return check.add_finding(
-            "no-affinity", failed=len(failed), asked=_REQUEST_COUNT, status=failed[0].status
-        )
+        count, status = len(failed), failed[0].status
+        return check.add_finding("no-affinity", failed=count, asked=_REQUEST_COUNT, status=status)
     check.summary = f"{_REQUEST_COUNT} connections, one session"
     return check
 
@@ -266,7 +260,7 @@ async def check_affinity(probe: HttpProbe) -> CheckResult:
 async def check_statuses(probe: HttpProbe) -> CheckResult:
     """Send requests that require a certain HTTP status."""
     check = CheckResult("statuses")
-    sender, session = probe.sender, probe.session
+    session = probe.session
     if session is not None:
         if probe.notification_reply.status != 202:
             check.add_finding("notification-status", answer=probe.notification_reply)
@@ -279,7 +273,7 @@ async def check_statuses(probe: HttpProbe) -> CheckResult:
             if reply.status != 404:
                 check.add_finding("unknown-session", status=reply.status)
     headers = ACCEPTED if session is None else {**ACCEPTED, **session.headers}
-    reply = await sender.send("POST", headers, b'{"jsonrpc": "2.0", "id": ')
+    reply = await probe.send("POST", headers, b'{"jsonrpc": "2.0", "id": ')
     if reply.status not in {400, 404}:
         check.add_finding("malformed-status", answer=reply)
     check.summary = "notifications, sessions, revisions, malformed messages"
@@ -292,9 +286,8 @@ async def check_streams(probe: HttpProbe) -> CheckResult:
     notes: list[str] = []
     session = probe.session
     if session is not None:
-        reply = await probe.send_in_session(
-            "GET", {"Accept": EVENTS}, min(_STREAM_TIMEOUT, probe.response_timeout)
-        )
+        seconds = min(_STREAM_TIMEOUT, probe.response_timeout)
+        reply = await session.send("GET", {"Accept": EVENTS}, seconds=seconds)
         if reply.kind == "time":
             probe.has_buffered_events = True
             check.add_finding("buffered-events", what="The start of the GET stream")
@@ -304,8 +297,8 @@ async def check_streams(probe: HttpProbe) -> CheckResult:
             check.add_finding("get-status", answer=reply)
         else:
             notes.append("no stream with GET")
-    if probe.listener is not None:
-        answer = await probe.listener.listen({"notifications": {"toolsListChanged": True}}, _STREAM_TIMEOUT)
+    if probe.listen is not None:
+        answer = await probe.listen({"notifications": {"toolsListChanged": True}}, _STREAM_TIMEOUT)
         if answer.problem.startswith("no response within"):
             probe.has_buffered_events = True
             check.add_finding("buffered-events", what="The acknowledgement of subscriptions/listen")
@@ -321,7 +314,7 @@ async def check_session_end(probe: HttpProbe) -> CheckResult:
     if probe.session_id is None:
         return check
     session = required(probe.session)
-    reply = await probe.send_in_session("DELETE", {})
+    reply = await session.send("DELETE", {})
     if reply.status == 405:
         check.summary = "the server does not support DELETE, which is optional"
     elif not 200 <= reply.status < 300:
@@ -360,7 +353,7 @@ async def check_origins(probe: HttpProbe) -> CheckResult:
 
 async def _send_foreign(probe: HttpProbe, headers: Mapping[str, str]) -> HttpReply:
     if probe.sse is not None:
-        return await probe.sender.send("GET", {"Accept": EVENTS, **headers})
+        return await probe.send("GET", {"Accept": EVENTS, **headers})
     return await probe.initialize(more=headers)
 
 
@@ -369,20 +362,19 @@ async def check_cors(probe: HttpProbe) -> CheckResult:
     check = CheckResult("CORS")
     sent = (*_REQUEST_HEADERS, "authorization") if probe.has_credentials else _REQUEST_HEADERS
     asked = {"Origin": _INSPECTOR_ORIGIN, "Access-Control-Request-Method": "POST"}
-    reply = await probe.sender.send("OPTIONS", {**asked, "Access-Control-Request-Headers": ",".join(sent)})
+    reply = await probe.send("OPTIONS", {**asked, "Access-Control-Request-Headers": ",".join(sent)})
     if not _is_allowed(reply):
         check.summary = f"{_INSPECTOR_ORIGIN} is not allowed"
         return check
-    allowed = _header_names(reply, "access-control-allow-headers")
-    if missing := [
-        name for name in sent if name not in allowed and ("*" not in allowed or name == "authorization")
-    ]:
+    allowed = header_items(reply.headers, "access-control-allow-headers")
+    not_by_star = {"authorization"} if "*" in allowed else set(sent)  # `*` stands for all other headers
+    if missing := [name for name in sent if name not in allowed and name in not_by_star]:
         check.add_finding("cors-preflight", page=_INSPECTOR_ORIGIN, names=", ".join(missing))
     answer = await probe.initialize(more={"Origin": _INSPECTOR_ORIGIN})
     if not _is_allowed(answer):
         check.add_finding("cors-answer", page=_INSPECTOR_ORIGIN)
     elif "mcp-session-id" in answer.headers:
-        exposed = _header_names(answer, "access-control-expose-headers")
+        exposed = header_items(answer.headers, "access-control-expose-headers")
         if not {"mcp-session-id", "*"} & exposed:
             check.add_finding("cors-exposed", page=_INSPECTOR_ORIGIN, names="Mcp-Session-Id")
     check.summary = f"{_INSPECTOR_ORIGIN} is allowed"
@@ -390,14 +382,8 @@ async def check_cors(probe: HttpProbe) -> CheckResult:
 
 
 def _is_allowed(reply: HttpReply) -> bool:
-    return 200 <= reply.status < 300 and reply.headers.get("access-control-allow-origin") in {
-        "*",
-        _INSPECTOR_ORIGIN,
-    }
-
-
-def _header_names(reply: HttpReply, header: str) -> set[str]:
-    return {name.strip().lower() for name in reply.headers.get(header, "").split(",")}
+    origin = reply.headers.get("access-control-allow-origin")
+    return 200 <= reply.status < 300 and origin in {"*", _INSPECTOR_ORIGIN}
 
 
 def _is_local(host: str) -> bool:

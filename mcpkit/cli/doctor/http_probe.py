@@ -6,9 +6,9 @@ import asyncio
 import json
 import socket
 import ssl
-from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urljoin, urlsplit
 
@@ -20,14 +20,13 @@ from ...client.http.event_stream_reader import EventParser, TooLargeEventError
 from ...execution.coroutines import within
 from ...protocol.http_headers import NAMED_BY
 from ...protocol.jsonrpc import Json, is_object
-from ...protocol.revisions import LATEST_HANDSHAKE
-from .probe import (
+from ...protocol.revisions import LATEST_HANDSHAKE, PROTOCOL_VERSION
+from .protocol_checks import (
     ACKNOWLEDGED,
     Answer,
     Probe,
     answer_from_message,
     initialize_params,
-    required,
     stateless_params,
 )
 
@@ -64,47 +63,71 @@ class HttpReply:
         """Its content type, without parameters."""
         return self.headers.get("content-type", "").partition(";")[0].strip().lower()
 
+    @property
+    def answer(self) -> Answer:
+        """The answer in its message."""
+        if self.message is None:
+            return Answer(problem=str(self), seconds=self.seconds, status=self.status)
+        return answer_from_message(self.message, self.seconds, self.status)
+
     def __str__(self) -> str:
         if not self.status:
             return self.problem
         return f"HTTP {self.status}" + (f" ({self.type})" if self.type else "")
 
 
-class HttpSender:
-    """Sends requests to one URL.
-
-    Args:
-        url: The URL.
-        headers: Headers of each request.
-        response_timeout: Seconds for each response.
+@dataclass
+class HttpProbe(Probe):
+    """Server under test at a URL.
 
     Attributes:
-        url: The URL.
-        response_timeout: Seconds for each response.
+        url: The URL after redirects.
+        headers: Headers of each request.
+        is_sse: Whether only HTTP+SSE is used.
+        first: The response to the first request.
+        session: The session that checks use; None if there is none.
+        sse: The HTTP+SSE stream; None if it is not supported.
+        notification_reply: The response to the first notification.
     """
 
-    def __init__(self, url: str, headers: Mapping[str, str], response_timeout: float) -> None:
-        self.url = url
-        self.response_timeout = response_timeout
-        self._headers = headers
-        self._library = auth_library("httpx2")
-        self._client = self._new_client()
+    url: str = field(kw_only=True)
+    headers: Mapping[str, str] = field(kw_only=True)
+    is_sse: bool = False
+    first: HttpReply = field(default_factory=HttpReply)
+    session: HttpConnection | None = None
+    sse: SseConnection | None = None
+    notification_reply: HttpReply = field(default_factory=HttpReply)
+    _clients: dict[str, httpx2.AsyncClient] = field(default_factory=dict[str, "httpx2.AsyncClient"])
 
-    async def close(self) -> None:
-        """Close all connections."""
-        await self._client.aclose()
+    @property
+    def session_id(self) -> str | None:
+        """The id of the session; None if there is none."""
+        return None if self.session is None else self.session.headers.get("Mcp-Session-Id")
+
+    @property
+    def has_credentials(self) -> bool:
+        """True if requests have an Authorization header."""
+        return any(name.lower() == "authorization" for name in self.headers)
+
+    @property
+    def http_client(self) -> httpx2.AsyncClient:
+        """A client with open connections to the URL."""
+        if self.url not in self._clients:
+            self._clients[self.url] = self._new_client()
+        return self._clients[self.url]
 
     def _new_client(self) -> httpx2.AsyncClient:
-        """Return a client with new connections."""
-        from ..._utils import http_proxies as proxies  # it needs httpx2
+        library = auth_library("httpx2")
+        from ..._utils import http_proxies  # it needs httpx2
 
         parts = urlsplit(self.url)
-        return proxies.client(
-            self._library.create_ssl_context() if parts.scheme == "https" else False,
+        verify = library.create_ssl_context() if parts.scheme == "https" else False
+        return http_proxies.client(
+            verify,
             trust_env=not is_loopback(parts.hostname),  # no proxies of the environment for this machine
-            limits=self._library.Limits(max_connections=100, max_keepalive_connections=20),
-            headers={"User-Agent": f"mcpkit-doctor/{__version__}"},
-            timeout=self.response_timeout,
+            limits=library.Limits(max_keepalive_connections=20),
+            headers={"User-Agent": f"mcpkit-doctor/{__version__}", **self.headers},
+            timeout=None,  # `send` has one for the whole response
         )
 
     async def send(
@@ -127,73 +150,88 @@ class HttpSender:
             matches: Returns whether a message is the one to wait for; None to leave the body unread.
             is_new: Whether to use a new connection.
             seconds: Timeout; None for `response_timeout`.
-            url: The URL; None for that of this sender.
+            url: The URL; None for that of this probe.
         """
         seconds = self.response_timeout if seconds is None else seconds
-        content = body if isinstance(body, bytes) else None if body is None else json.dumps(body).encode()
-        started_at = asyncio.get_running_loop().time()
-        client = self._new_client() if is_new else self._client
+        content = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
+        client = self._new_client() if is_new else self.http_client
+        started_at = time.monotonic()
+
+        async def exchange() -> HttpReply:
+            request = client.build_request(method, url or self.url, headers=headers, content=content)
+            response = await client.send(request, stream=True, follow_redirects=False)
+            try:
+                found = {name.lower(): value for name, value in response.headers.items()}
+                reply = HttpReply(response.status_code, found)
+                message = None if matches is None else await _first_match(response, reply.type, matches)
+                return replace(reply, message=message, seconds=time.monotonic() - started_at)
+            finally:
+                await response.aclose()
+
+        library = auth_library("httpx2")
         try:
-            return await within(
-                seconds,
-                self._exchange(client, method, url or self.url, headers, content, matches, started_at),
-            )
-        except (TimeoutError, self._library.TimeoutException):
+            return await within(seconds, exchange())
+        except (TimeoutError, library.TimeoutException):
             return HttpReply(problem=f"no response within {seconds:g} s", kind="time", seconds=seconds)
-        except (self._library.HTTPError, self._library.InvalidURL, OSError, TooLargeEventError) as error:
+        except (library.HTTPError, library.InvalidURL, OSError, TooLargeEventError) as error:
             return HttpReply(problem=describe_failure(error, self.url), kind=_failure_kind(error))
         finally:
             if is_new:
                 await client.aclose()
 
-    async def _exchange(
+    async def initialize(
         self,
-        client: httpx2.AsyncClient,
-        method: str,
-        url: str,
-        headers: Mapping[str, str],
-        content: bytes | None,
-        matches: Callable[[Json], bool] | None,
-        started_at: float,
+        revision: str = LATEST_HANDSHAKE,
+        more: Mapping[str, str] | None = None,
+        *,
+        keeps_session: bool = False,
     ) -> HttpReply:
-        request = client.build_request(method, url, headers={**self._headers, **headers}, content=content)
-        response = await client.send(request, stream=True, follow_redirects=False)
-        try:
-            found = {name.lower(): value for name, value in response.headers.items()}
-            reply = HttpReply(response.status_code, found)
-            is_stream = reply.type == EVENTS
-            message = None
-            if matches is not None:
-                message = await _first_match(response, matches, is_stream=is_stream)
-            passed = asyncio.get_running_loop().time() - started_at
-            return HttpReply(response.status_code, found, message, seconds=passed)
-        finally:
-            await response.aclose()
+        """Send `initialize`, and delete the new session unless it is kept.
 
-    @asynccontextmanager
-    async def stream(self, headers: Mapping[str, str]) -> AsyncGenerator[httpx2.Response]:
-        """Open a stream by GET until the end of the block."""
-        request = self._client.build_request(
-            "GET", self.url, headers={**self._headers, **headers, "Accept": EVENTS}
+        Args:
+            revision: The requested revision.
+            more: More headers.
+            keeps_session: Whether the session is kept.
+        """
+        body = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": initialize_params(revision)}
+        seconds = self.first_timeout if keeps_session else None
+        headers = {**ACCEPTED, **(more or {})}
+        reply = await self.send(
+            "POST", headers, body, matches=lambda each: "method" not in each, seconds=seconds
         )
-        request.extensions["timeout"] = {
-            "connect": self.response_timeout,
-            "read": None,
-            "write": None,
-            "pool": None,
-        }
-        response = await self._client.send(request, stream=True)
-        try:
-            yield response
-        finally:
-            await response.aclose()
+        session = reply.headers.get("mcp-session-id")
+        if session is not None and not keeps_session:
+            await self.send("DELETE", {"Mcp-Session-Id": session, **(more or {})})
+        return reply
+
+    async def enter_session(self, reply: HttpReply) -> None:
+        """Use the session of a response to `initialize`."""
+        result = reply.answer.result
+        if result is None:
+            return
+        self.initialize_result = result
+        headers: dict[str, str] = {}
+        version = result.get("protocolVersion")
+        if isinstance(version, str) and version >= "2025-06-18":
+            headers["MCP-Protocol-Version"] = version
+        if (session := reply.headers.get("mcp-session-id")) is not None and session.isascii():
+            headers["Mcp-Session-Id"] = session
+        self.connection = self.session = HttpConnection(self, headers)
+        self.notification_reply = await self.session.notify("notifications/initialized")
+
+    async def close(self) -> None:
+        """Close all connections."""
+        if self.sse is not None:
+            await self.sse.close()
+        for client in self._clients.values():
+            await client.aclose()
 
 
 async def _first_match(
-    response: httpx2.Response, matches: Callable[[Json], bool], *, is_stream: bool
+    response: httpx2.Response, content_type: str, matches: Callable[[Json], bool]
 ) -> Json | None:
     """Return the first message of a response that matches."""
-    if is_stream:
+    if content_type == EVENTS:
         events = EventParser(_MAX_SIZE)
         async for chunk in response.aiter_bytes():
             for event in events.feed(chunk):
@@ -220,14 +258,12 @@ def _parse_object(text: bytes) -> Json | None:
 
 def _failure_kind(error: BaseException) -> str:
     """Return the kind of a failed request by the cause of the exception."""
+    kinds = {socket.gaierror: "dns", ssl.SSLError: "tls", ConnectionRefusedError: "refused"}
     cause: BaseException | None = error
     while cause is not None:
-        if isinstance(cause, socket.gaierror):
-            return "dns"
-        if isinstance(cause, ssl.SSLError):
-            return "tls"
-        if isinstance(cause, ConnectionRefusedError):
-            return "refused"
+        for cls, kind in kinds.items():
+            if isinstance(cause, cls):
+                return kind
         cause = cause.__cause__ or cause.__context__
     return "refused" if isinstance(error, auth_library("httpx2").ConnectError) else "closed"
 
@@ -236,67 +272,83 @@ class HttpConnection:
     """Connection by Streamable HTTP.
 
     Args:
-        sender: Sends the requests.
+        probe: Sends the requests.
         headers: Headers of each request: those of the session.
-        revision: The stateless revision; None for a handshake revision.
 
     Attributes:
         headers: Headers of each request.
         tries: How often a request is sent if the server responds that the session is unknown.
     """
 
-    def __init__(self, sender: HttpSender, headers: Mapping[str, str], revision: str | None = None) -> None:
+    def __init__(self, probe: HttpProbe, headers: Mapping[str, str]) -> None:
         self.headers = headers
         self.tries = 1
-        self._sender = sender
-        self._revision = revision
+        self._probe = probe
         self._last = 0
 
-    async def request(
+    async def send(
         self,
         method: str,
-        params: Json | None = None,
+        headers: Mapping[str, str],
+        body: object = None,
         *,
-        request_id: int | str | None = None,
+        tries: int | None = None,
+        matches: Callable[[Json], bool] | None = None,
+        is_new: bool = False,
         seconds: float | None = None,
-    ) -> Answer:
-        """Send a request, and wait for its response."""
-        reply = HttpReply()
-        for _ in range(self.tries):
-            reply = await self.reply(method, params, request_id=request_id, seconds=seconds)
+    ) -> HttpReply:
+        """Send an HTTP request of the session; it is repeated while an instance does not know the session.
+
+        Args:
+            method: The HTTP method.
+            headers: Headers besides those of the session.
+            body: Bytes or a JSON value; None for no body.
+            tries: How often it is sent; None for `tries` of the connection.
+            matches: Returns whether a message is the one to wait for; None to leave the body unread.
+            is_new: Whether to use a new connection.
+            seconds: Timeout.
+        """
+        headers, reply = {**self.headers, **headers}, HttpReply()
+        for _ in range(self.tries if tries is None else tries):
+            reply = await self._probe.send(
+                method, headers, body, matches=matches, is_new=is_new, seconds=seconds
+            )
             if reply.status != 404:
                 break
-        return _answer_from_reply(reply)
+        return reply
+
+    async def request(
+        self, method: str, params: Json | None = None, *, seconds: float | None = None
+    ) -> Answer:
+        """Send a request, and wait for its response."""
+        return (await self.reply(method, params, tries=self.tries, seconds=seconds)).answer
 
     async def reply(
         self,
         method: str,
         params: Json | None = None,
         *,
-        request_id: int | str | None = None,
-        seconds: float | None = None,
         more: Mapping[str, str] | None = None,
+        tries: int = 1,
         is_new: bool = False,
+        seconds: float | None = None,
         ends_with: str | None = None,
     ) -> HttpReply:
         """Send a request, and return the HTTP response.
 
         Args:
             method: The method.
-            params: Its parameters.
-            request_id: The id of the request.
-            seconds: Timeout.
+            params: Its parameters. Those of a stateless revision also determine headers.
             more: More headers.
+            tries: How often it is sent if the server responds that the session is unknown.
             is_new: Whether to use a new connection.
+            seconds: Timeout.
             ends_with: A notification that completes the request, too.
         """
         self._last += 1
-        key = self._last if request_id is None else request_id
-        params = params or {}
-        headers = {**ACCEPTED, **self.headers}
-        if self._revision is not None:
-            params = stateless_params(self._revision, params)
-            headers |= {"MCP-Protocol-Version": self._revision, "Mcp-Method": method}
+        key, params, headers = self._last, params or {}, dict(ACCEPTED)
+        if "_meta" in params:
+            headers |= {"MCP-Protocol-Version": params["_meta"][PROTOCOL_VERSION], "Mcp-Method": method}
             if named := params.get(NAMED_BY.get(method, "")):
                 headers["Mcp-Name"] = str(named)
         message = {"jsonrpc": "2.0", "id": key, "method": method, "params": params}
@@ -305,62 +357,52 @@ class HttpConnection:
             is_answer = "method" not in each and each.get("id") in {key, None}
             return is_answer or (ends_with is not None and each.get("method") == ends_with)
 
-        return await self._sender.send(
-            "POST", {**headers, **(more or {})}, message, matches=matches, seconds=seconds, is_new=is_new
+        headers |= more or {}
+        return await self.send(
+            "POST", headers, message, tries=tries, matches=matches, is_new=is_new, seconds=seconds
         )
 
-    async def notify(self, method: str) -> None:
-        """Send a notification."""
-        await self.notify_with_reply(method)
-
-    async def notify_with_reply(self, method: str) -> HttpReply:
+    async def notify(self, method: str) -> HttpReply:
         """Send a notification, and return the HTTP response."""
-        reply = HttpReply()
-        for _ in range(8):
-            message = {"jsonrpc": "2.0", "method": method}
-            reply = await self._sender.send("POST", {**ACCEPTED, **self.headers}, message)
-            if reply.status != 404:
-                break
-        return reply
+        return await self.send("POST", ACCEPTED, {"jsonrpc": "2.0", "method": method}, tries=8)
 
     async def listen(self, params: Json, seconds: float) -> Answer:
         """Send `subscriptions/listen`, and wait for the acknowledgement."""
+        params = stateless_params(params)
         reply = await self.reply("subscriptions/listen", params, seconds=seconds, ends_with=ACKNOWLEDGED)
-        message = reply.message
-        if message is not None and message.get("method") == ACKNOWLEDGED:
-            granted = message.get("params")
+        if reply.message is not None and reply.message.get("method") == ACKNOWLEDGED:
+            granted = reply.message.get("params")
             return Answer(granted if is_object(granted) else {})
-        return _answer_from_reply(reply)
+        return reply.answer
 
 
 class SseConnection:
     """Connection by HTTP+SSE, the transport of 2024-11-05.
 
     Args:
-        sender: Sends the requests.
+        probe: Sends the requests.
 
     Attributes:
         endpoint: The URL for messages; empty before the endpoint event.
     """
 
-    def __init__(self, sender: HttpSender) -> None:
+    def __init__(self, probe: HttpProbe) -> None:
         self.endpoint = ""
-        self._sender = sender
+        self._probe = probe
         self._last = 0
-        self._pending: dict[int | str, asyncio.Future[Json]] = {}
-        self._stack = AsyncExitStack()
+        self._pending: dict[int, asyncio.Future[Json]] = {}
         self._has_endpoint = asyncio.Event()
         self._reading: asyncio.Task[None] | None = None
 
     async def open(self) -> HttpReply:
         """Open the stream, wait for the endpoint event, and return the HTTP response."""
-        reply = await self._sender.send("GET", {"Accept": "text/event-stream"})
-        if reply.status != 200 or reply.type != "text/event-stream":
+        reply = await self._probe.send("GET", {"Accept": EVENTS})
+        if reply.status != 200 or reply.type != EVENTS:
             return reply
         self._reading = asyncio.ensure_future(self._read())
         named = asyncio.ensure_future(self._has_endpoint.wait())
         await asyncio.wait(
-            (named, self._reading), timeout=self._sender.response_timeout, return_when=asyncio.FIRST_COMPLETED
+            (named, self._reading), timeout=self._probe.response_timeout, return_when=asyncio.FIRST_COMPLETED
         )
         named.cancel()
         return reply
@@ -372,175 +414,40 @@ class SseConnection:
             await asyncio.wait((self._reading,))
 
     async def request(
-        self,
-        method: str,
-        params: Json | None = None,
-        *,
-        request_id: int | str | None = None,
-        seconds: float | None = None,
+        self, method: str, params: Json | None = None, *, seconds: float | None = None
     ) -> Answer:
         """Send a request, and wait for its response on the stream."""
         self._last += 1
-        key = self._last if request_id is None else request_id
-        loop = asyncio.get_running_loop()
-        answered: asyncio.Future[Json] = loop.create_future()
+        key = self._last
+        answered: asyncio.Future[Json] = asyncio.get_running_loop().create_future()
         self._pending[key] = answered
-        started_at, seconds = loop.time(), self._sender.response_timeout if seconds is None else seconds
+        seconds = self._probe.response_timeout if seconds is None else seconds
         message = {"jsonrpc": "2.0", "id": key, "method": method, "params": params or {}}
-        reply = await self._sender.send("POST", ACCEPTED, message, url=self.endpoint)
+        reply = await self._probe.send("POST", ACCEPTED, message, url=self.endpoint)
         if not 200 <= reply.status < 300:
             return Answer(problem=str(reply), status=reply.status)
+        started_at = time.monotonic()
         await asyncio.wait((answered,), timeout=seconds)
         self._pending.pop(key)
         if not answered.done():
             return Answer(problem=f"no response on the stream within {seconds:g} s")
-        return answer_from_message(answered.result(), loop.time() - started_at)
+        return answer_from_message(answered.result(), time.monotonic() - started_at)
 
     async def notify(self, method: str) -> None:
         """Send a notification."""
-        await self._sender.send("POST", ACCEPTED, {"jsonrpc": "2.0", "method": method}, url=self.endpoint)
-
-    async def listen(self, params: Json, seconds: float) -> Answer:
-        """Return a problem, since this transport has no subscriptions."""
-        return Answer(problem="no response: HTTP+SSE has no subscriptions/listen")
+        await self._probe.send("POST", ACCEPTED, {"jsonrpc": "2.0", "method": method}, url=self.endpoint)
 
     async def _read(self) -> None:
         events = EventParser(_MAX_SIZE)
-        async with self._sender.stream({}) as response:
+        client, url = self._probe.http_client, self._probe.url
+        async with client.stream("GET", url, headers={"Accept": EVENTS}) as response:
             async for chunk in response.aiter_bytes():
                 for event in events.feed(chunk):
-                    self._dispatch(event.name, event.data)
-
-    def _dispatch(self, name: bytes, data: bytes) -> None:
-        if name == b"endpoint":
-            self.endpoint = urljoin(self._sender.url, data.decode("utf-8", "replace"))
-            self._has_endpoint.set()
-            return
-        try:
-            message: object = json.loads(data)
-        except ValueError:
-            return
-        key = message.get("id") if is_object(message) else None
-        waiting = self._pending.get(key) if isinstance(key, int | str) else None
-        if is_object(message) and waiting is not None and not waiting.done() and "method" not in message:
-            waiting.set_result(message)
-
-
-def _answer_from_reply(reply: HttpReply) -> Answer:
-    if reply.message is not None:
-        return answer_from_message(reply.message, reply.seconds, reply.status)
-    return Answer(problem=str(reply), seconds=reply.seconds, status=reply.status)
-
-
-@dataclass
-class HttpProbe(Probe):
-    """Server under test at a URL.
-
-    Attributes:
-        url: The URL after redirects.
-        headers: Headers of each request.
-        is_sse: Whether only HTTP+SSE is used.
-        first: The response to the first request.
-        session: The session that checks use; None if there is none.
-        sse: The HTTP+SSE stream; None if it is not supported.
-        notification_reply: The response to the first notification.
-    """
-
-    url: str = field(kw_only=True)
-    headers: Mapping[str, str] = field(kw_only=True)
-    is_sse: bool = False
-    first: HttpReply = field(default_factory=HttpReply)
-    session: HttpConnection | None = None
-    sse: SseConnection | None = None
-    notification_reply: HttpReply = field(default_factory=HttpReply)
-    _senders: list[HttpSender] = field(default_factory=list[HttpSender])
-
-    @property
-    def sender(self) -> HttpSender:
-        """Sends requests to the current URL."""
-        if not self._senders or self._senders[-1].url != self.url:
-            self._senders.append(HttpSender(self.url, self.headers, self.response_timeout))
-        return self._senders[-1]
-
-    @property
-    def session_id(self) -> str | None:
-        """The id of the session; None if there is none."""
-        return None if self.session is None else self.session.headers.get("Mcp-Session-Id")
-
-    @property
-    def has_credentials(self) -> bool:
-        """True if requests have an Authorization header."""
-        return any(name.lower() == "authorization" for name in self.headers)
-
-    async def initialize(
-        self,
-        revision: str = LATEST_HANDSHAKE,
-        more: Mapping[str, str] | None = None,
-        *,
-        keeps_session: bool = False,
-    ) -> HttpReply:
-        """Send `initialize`, and delete the new session unless it is kept.
-
-        Args:
-            revision: The requested revision.
-            more: More headers.
-            keeps_session: Whether the session is kept.
-        """
-        body = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": initialize_params(revision)}
-        seconds = self.first_timeout if keeps_session else None
-        headers = {**ACCEPTED, **(more or {})}
-        reply = await self.sender.send(
-            "POST", headers, body, matches=lambda each: "method" not in each, seconds=seconds
-        )
-        session = reply.headers.get("mcp-session-id")
-        if session is not None and not keeps_session:
-            await self.sender.send("DELETE", {"Mcp-Session-Id": session, **(more or {})})
-        return reply
-
-    async def initialize_response(self, revision: str) -> Answer:
-        """Return the answer to `initialize` with a revision."""
-        reply = await self.initialize(revision)
-        if reply.message is None:
-            return Answer(problem=str(reply), status=reply.status)
-        return answer_from_message(reply.message, reply.seconds, reply.status)
-
-    async def send_in_session(
-        self, method: str, headers: Mapping[str, str], seconds: float | None = None
-    ) -> HttpReply:
-        """Send a request without a body in the session; it is repeated while an instance does not know the session.
-
-        Args:
-            method: The HTTP method.
-            headers: Headers besides those of the session.
-            seconds: Timeout.
-        """
-        session = required(self.session)
-        reply = HttpReply()
-        for _ in range(session.tries):
-            reply = await self.sender.send(method, {**headers, **session.headers}, seconds=seconds)
-            if reply.status != 404:
-                break
-        return reply
-
-    async def enter_session(self, reply: HttpReply) -> None:
-        """Use the session of a response to `initialize`."""
-        result = None if reply.message is None else reply.message.get("result")
-        if not is_object(result):
-            return
-        self.initialize_result = result
-        headers: dict[str, str] = {}
-        version = result.get("protocolVersion")
-        if isinstance(version, str) and version >= "2025-06-18":
-            headers["MCP-Protocol-Version"] = version
-        if (session := reply.headers.get("mcp-session-id")) is not None and session.isascii():
-            headers["Mcp-Session-Id"] = session
-        self.session = HttpConnection(self.sender, headers)
-        self.notification_reply = await self.session.notify_with_reply("notifications/initialized")
-        self.connection = self.session
-
-    async def close(self) -> None:
-        """Close all connections."""
-        if self.sse is not None:
-            await self.sse.close()
-        for sender in self._senders:
-            await sender.close()
+                    if event.name == b"endpoint":
+                        self.endpoint = urljoin(url, event.data.decode("utf-8", "replace"))
+                        self._has_endpoint.set()
+                    elif (message := _parse_object(event.data)) is not None and "method" not in message:
+                        key = message.get("id")
+                        answered = self._pending.get(key) if isinstance(key, int) else None
+                        if answered is not None and not answered.done():
+                            answered.set_result(message)

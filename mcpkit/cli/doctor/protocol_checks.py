@@ -1,106 +1,233 @@
-"""Checks of any server: revisions, lists, capabilities, standard responses, tool calls and the mcpkit client."""
+"""The server under test, and the checks of any server: lists, capabilities, responses, calls and the mcpkit client."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from typing import Final, NamedTuple
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from ..._utils.exceptions import INVALID_PARAMS, METHOD_NOT_FOUND, ProtocolError, TransportError
+from ..._utils.package import __version__
 from ...client.server_schemas_and_typed_results import UnusableSchemaError, output_schema_of, result_problems
+from ...lockfile.lockfile_changes import variables_of
 from ...protocol.jsonrpc import Json, is_array, is_object
-from ...protocol.revisions import ALL, HANDSHAKE, LATEST, LATEST_HANDSHAKE
-from .probe import (
-    Answer,
-    CheckResult,
-    Probe,
-    StatelessConnection,
-    initialize_params,
-    quoted,
-    required,
-    stateless_params,
+from ...protocol.revisions import (
+    ALL,
+    CLIENT_CAPABILITIES,
+    CLIENT_INFO,
+    LATEST,
+    LATEST_HANDSHAKE,
+    PROTOCOL_VERSION,
 )
-from .process_probe import ProcessProbe
+from ..exit_status import Status
+from ..findings import Finding
+from .finding_catalogue import CATALOGUE
 
-_FUTURE: Final = "2099-12-31"
+if TYPE_CHECKING:
+    from ...client.client import Client
 
+T = TypeVar("T")
 
-async def check_process_revisions(probe: ProcessProbe) -> CheckResult:
-    """Request each revision from a second process, `server/discover` first, as clients of 2026-07-28 do."""
-    process = probe.start()
-    discover_result = await process.request(
-        "server/discover", stateless_params(LATEST), seconds=probe.first_timeout
-    )
-    check = CheckResult("revisions")
-    fresh = True
-
-    async def initialize_with(revision: str) -> Answer:
-        nonlocal process, fresh
-        answer = await process.request("initialize", initialize_params(revision))
-        if answer.result is None and not fresh:  # some servers accept one initialize per process
-            process = probe.start()
-            answer = await process.request(
-                "initialize", initialize_params(revision), seconds=probe.first_timeout
-            )
-        fresh = False
-        return answer
-
-    first = await initialize_with(LATEST_HANDSHAKE)
-    if discover_result.result is None and discover_result.error is None:
-        check.add_finding("discover-silent" if first.result is not None else "discover-ends")
-        if first.result is None:
-            process = probe.start()
-    answers = {
-        LATEST_HANDSHAKE: first if probe.initialize_result is None else Answer(probe.initialize_result)
-    }
-    for revision in (*HANDSHAKE[:-1], _FUTURE):
-        answers[revision] = await initialize_with(revision)
-    _compare_revisions(probe, check, answers, discover_result)
-    if probe.discover_result is not None:
-        probe.listener = StatelessConnection(probe.start(), LATEST)
-    if probe.initialize_result is not None:
-        probe.connection = probe.main
-    elif probe.discover_result is not None:
-        probe.connection = StatelessConnection(required(probe.main), LATEST)
-    return check
+ACKNOWLEDGED: Final = "notifications/subscriptions/acknowledged"
+_INFO: Final = {"name": "mcpkit-doctor", "version": __version__}
 
 
-async def check_http_revisions(
-    probe: Probe, initialize_with: Callable[[str], Awaitable[Answer]], discover_result: Answer
-) -> CheckResult:
-    """Request each revision from a server at a URL.
+def initialize_params(revision: str) -> Json:
+    """Return the params of `initialize`."""
+    return {"protocolVersion": revision, "capabilities": {}, "clientInfo": _INFO}
+
+
+def stateless_params(params: Json | None = None) -> Json:
+    """Return the params of a request in the latest stateless revision, which carries revision and client info."""
+    meta = {PROTOCOL_VERSION: LATEST, CLIENT_INFO: _INFO, CLIENT_CAPABILITIES: {}}
+    return {**(params or {}), "_meta": meta}
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Response to a request, or the reason why there is none.
+
+    Attributes:
+        result: The result; None if there is none.
+        error: The error; None if there is none.
+        problem: Why there is neither; empty otherwise.
+        seconds: Its duration.
+        status: The HTTP status; 0 without HTTP.
+    """
+
+    result: Json | None = None
+    error: Json | None = None
+    problem: str = ""
+    seconds: float = 0.0
+    status: int = 0
+
+    @property
+    def code(self) -> int | None:
+        """The code of the error; None if there is none."""
+        code = None if self.error is None else self.error.get("code")
+        return code if isinstance(code, int) else None
+
+    def __str__(self) -> str:
+        if self.result is not None:
+            return "a result"
+        if self.error is not None:
+            return f"error {self.error.get('code')} ({str(self.error.get('message'))[:80]})"
+        return self.problem
+
+
+def answer_from_message(message: Json, seconds: float, status: int = 0) -> Answer:
+    """Return the answer for a response message."""
+    result, error = message.get("result"), message.get("error")
+    if is_object(result):
+        return Answer(result, None, "", seconds, status)
+    if is_object(error):
+        return Answer(None, error, "", seconds, status)
+    return Answer(None, None, "a response without result or error", seconds, status)
+
+
+class Connection(Protocol):
+    """Connection to the server; a missing response is an `Answer` with a problem, not an exception."""
+
+    async def request(
+        self, method: str, params: Json | None = None, *, seconds: float | None = None
+    ) -> Answer:
+        """Send a request, and wait for its response.
+
+        Args:
+            method: The method.
+            params: Its parameters.
+            seconds: Timeout; None for that of the probe.
+        """
+        ...
+
+
+@dataclass
+class CheckResult:
+    """Result of a check.
+
+    Attributes:
+        step: The name of the check.
+        summary: The observation in a line; may be empty.
+        findings: The problems.
+        stops: Whether the following checks cannot run.
+    """
+
+    step: str
+    summary: str = ""
+    findings: list[Finding] = field(default_factory=list[Finding])
+    stops: bool = False
+
+    def add_finding(self, code: str, **facts: object) -> CheckResult:
+        """Add a finding of the catalogue unless it has been added already, and return this result."""
+        finding = CATALOGUE[code].finding(code, self.step, **facts)
+        if finding not in self.findings:
+            self.findings.append(finding)
+        return self
+
+
+def quoted(text: str, max_length: int = 80) -> str:
+    """Return untrusted text quoted and shortened for one line."""
+    return repr(text if len(text) <= max_length else f"{text[:max_length]}...")
+
+
+@dataclass
+class Probe:
+    """State of the server under test, which the checks share.
+
+    Attributes:
+        response_timeout: Seconds for each response.
+        first_timeout: Seconds for the first response.
+        calls_tools: Whether tools may be called.
+        client: Opens a client of mcpkit.
+        initialize_result: The result of `initialize` with the latest handshake revision; None if it failed.
+        discover_result: The result of `server/discover`; None if it failed.
+        revisions: The supported revisions.
+        connection: The connection that checks use; None before it is known.
+        listen: Sends `subscriptions/listen` with params and a timeout, and returns those of the acknowledgement as a
+            result; None if the stateless revisions are not supported.
+        lists: The items by list method.
+        paged: The methods with several pages.
+        looped: The methods with a repeated cursor.
+        has_unshared_sessions: Whether requests of a session reach instances that do not know it.
+        has_buffered_events: Whether a proxy buffers events.
+        status: The exit status; None if the findings determine it.
+    """
+
+    response_timeout: float
+    first_timeout: float
+    calls_tools: bool
+    client: Callable[[], AbstractAsyncContextManager[Client]]
+    initialize_result: Json | None = None
+    discover_result: Json | None = None
+    revisions: list[str] = field(default_factory=list[str])
+    connection: Connection | None = None
+    listen: Callable[[Json, float], Awaitable[Answer]] | None = None
+    lists: dict[str, list[Json]] = field(default_factory=dict[str, list[Json]])
+    paged: set[str] = field(default_factory=set[str])
+    looped: set[str] = field(default_factory=set[str])
+    has_unshared_sessions: bool = False
+    has_buffered_events: bool = False
+    status: Status | None = None
+
+    @property
+    def is_stateless(self) -> bool:
+        """True if the server supports only the stateless revisions."""
+        return self.initialize_result is None
+
+    @property
+    def capabilities(self) -> Json:
+        """The declared capabilities."""
+        result = self.discover_result if self.initialize_result is None else self.initialize_result
+        capabilities = None if result is None else result.get("capabilities")
+        return capabilities if is_object(capabilities) else {}
+
+    async def request(self, method: str, params: Json | None = None) -> Answer:
+        """Send a request over the connection."""
+        params = stateless_params(params) if self.is_stateless else params
+        return await required(self.connection).request(method, params)
+
+
+def required(value: T | None) -> T:
+    """Return a value that an earlier check has set."""
+    assert value is not None, "an earlier check stops the run if this is missing"
+    return value
+
+
+# Revisions
+
+FUTURE: Final = "2099-12-31"
+"""A revision that does not exist."""
+
+
+def compare_revisions(
+    probe: Probe, check: CheckResult, answers: dict[str, Answer], discovered: Answer
+) -> None:
+    """Record the supported revisions, and add findings for wrong responses.
 
     Args:
         probe: The server.
-        initialize_with: Sends `initialize` with a revision, in a new session.
-        discover_result: The response to `server/discover`.
+        check: The result to add to.
+        answers: The responses to `initialize`, by requested revision.
+        discovered: The response to `server/discover`.
     """
-    check = CheckResult("revisions")
-    answers = {revision: await initialize_with(revision) for revision in (*HANDSHAKE[:-1], _FUTURE)}
     if probe.initialize_result is not None:
-        answers[LATEST_HANDSHAKE] = Answer(probe.initialize_result)
-    _compare_revisions(probe, check, answers, discover_result)
-    return check
-
-
-def _compare_revisions(
-    probe: Probe, check: CheckResult, answers: dict[str, Answer], discover_result: Answer
-) -> None:
-    """Record the supported revisions, and add findings for wrong responses."""
-    supported = None if discover_result.result is None else discover_result.result.get("supportedVersions")
-    spoken = [each for each in ALL if is_array(supported) and each in supported]
-    if spoken and LATEST in spoken:
-        probe.discover_result = discover_result.result
+        answers = {**answers, LATEST_HANDSHAKE: Answer(probe.initialize_result)}
+    supported = None if discovered.result is None else discovered.result.get("supportedVersions")
+    stateless = [each for each in ALL if is_array(supported) and each in supported]
+    if LATEST in stateless:
+        probe.discover_result = discovered.result
     offered: set[str] = set()
     for requested, answer in answers.items():
         version = None if answer.result is None else answer.result.get("protocolVersion")
-        if version == requested == _FUTURE:
+        if version == requested == FUTURE:
             check.add_finding("echoed-revision", asked=requested)
         elif isinstance(version, str) and version in ALL:
             offered.add(version)
         elif answer.result is not None:
             check.add_finding("unknown-revision", answer=quoted(str(version)))
-    probe.revisions = [each for each in ALL if each in offered or each in spoken]
+    probe.revisions = [each for each in ALL if each in offered or each in stateless]
     if offered:
         for requested, answer in answers.items():
             if answer.result is None:
@@ -108,7 +235,7 @@ def _compare_revisions(
     if not probe.revisions:
         check.stops = True
         if not check.findings:
-            check.add_finding("no-mcp", answer=answers.get(LATEST_HANDSHAKE, discover_result))
+            check.add_finding("no-mcp", answer=answers.get(LATEST_HANDSHAKE, discovered))
         return
     check.summary = f"supports {', '.join(probe.revisions)}"
 
@@ -121,67 +248,61 @@ def server_of(result: Json | None) -> str:
     return f", {str(info.get('name'))[:60]} {str(info.get('version'))[:30]}"
 
 
+# Lists and capabilities
+
 _MAX_PAGES: Final = 100
-
-
-class _List(NamedTuple):
-    capability: str
-    method: str
-    key: str
-
-
 _LISTS: Final = (
-    _List("tools", "tools/list", "tools"),
-    _List("resources", "resources/list", "resources"),
-    _List("resources", "resources/templates/list", "resourceTemplates"),
-    _List("prompts", "prompts/list", "prompts"),
+    ("tools", "tools/list", "tools"),
+    ("resources", "resources/list", "resources"),
+    ("resources", "resources/templates/list", "resourceTemplates"),
+    ("prompts", "prompts/list", "prompts"),
 )
+"""Capability, method and the member of its result."""
 
 
 async def check_lists(probe: Probe) -> CheckResult:
     """Read every list, declared or not."""
     check = CheckResult("lists")
     counts: list[str] = []
-    for each in _LISTS:
-        is_declared = each.capability in probe.capabilities
-        items, problem = await _read_list(probe, check, each)
-        probe.lists[each.method] = items
+    for capability, method, key in _LISTS:
+        is_declared = capability in probe.capabilities
+        items, problem = await _read_list(probe, check, method, key)
+        probe.lists[method] = items
         if problem is not None:
-            is_left_out = each.key == "resourceTemplates" and problem.code == METHOD_NOT_FOUND
+            is_left_out = key == "resourceTemplates" and problem.code == METHOD_NOT_FOUND
             if is_declared and not is_left_out:
-                check.add_finding(
-                    "list-fails", capability=each.capability, method=each.method, answer=problem
-                )
+                check.add_finding("list-fails", capability=capability, method=method, answer=problem)
         elif items and not is_declared:
-            check.add_finding("undeclared", capability=each.capability, method=each.method, count=len(items))
+            check.add_finding("undeclared", capability=capability, method=method, count=len(items))
         if items:
-            name = "templates" if each.key == "resourceTemplates" else each.key
+            name = "templates" if key == "resourceTemplates" else key
             counts.append(f"{len(items)} {name if len(items) > 1 else name[:-1]}")
     check.summary = ", ".join(counts) or "all lists are empty"
     return check
 
 
-async def _read_list(probe: Probe, check: CheckResult, each: _List) -> tuple[list[Json], Answer | None]:
+async def _read_list(
+    probe: Probe, check: CheckResult, method: str, key: str
+) -> tuple[list[Json], Answer | None]:
     """Return all items of a list, and the response that is not a list page, if any."""
     items: list[Json] = []
     cursors: list[object] = []
     while len(cursors) < _MAX_PAGES:
-        answer = await probe.request(each.method, {"cursor": cursors[-1]} if cursors else {})
-        page = None if answer.result is None else answer.result.get(each.key)
-        if answer.result is None or not is_array(page):
-            wrong = (
-                answer if answer.result is None else Answer(problem=f"a result without the list {each.key}")
-            )
-            return items, wrong
+        answer = await probe.request(method, {"cursor": cursors[-1]} if cursors else {})
+        if answer.result is None:
+            return items, answer
+        page = answer.result.get(key)
+        if not is_array(page):
+            return items, Answer(problem=f"a result without the list {key}")
         items += [item for item in page if is_object(item)]
         cursor = answer.result.get("nextCursor")
         if cursor is None:
-            return items, None
-        probe.paged.add(each.method)
+            break
+        probe.paged.add(method)
         if cursor in cursors:
-            check.add_finding("cursor-loops", method=each.method)
-            probe.looped.add(each.method)
-            return items, None
+            check.add_finding("cursor-loops", method=method)
+            probe.looped.add(method)
+            break
         cursors.append(cursor)
     return items, None
 
@@ -189,19 +310,29 @@ async def _read_list(probe: Probe, check: CheckResult, each: _List) -> tuple[lis
 async def check_capabilities(probe: Probe) -> CheckResult:
     """Try the declared capabilities other than lists."""
     check = CheckResult("capabilities")
-    tried = ["completions"] if "completions" in probe.capabilities else []
-    if tried:
+    tried: list[str] = []
+    if "completions" in probe.capabilities:
+        tried.append("completions")
         answer = await probe.request("completion/complete", _completion_params(probe))
         if answer.result is None and answer.code != INVALID_PARAMS:  # the prompt or template may be missing
             check.add_finding("completions-fail", answer=answer)
-    if not probe.is_stateless:
-        if "logging" in probe.capabilities:
-            tried.append("logging")
-            answer = await probe.request("logging/setLevel", {"level": "info"})
-            if answer.result is None:
-                check.add_finding("logging-fails", answer=answer)
-        tried += [uri async for uri in _try_subscribe(probe, check)]
-    tried += [each async for each in _try_listen(probe, check)]
+    if "logging" in probe.capabilities and not probe.is_stateless:
+        tried.append("logging")
+        answer = await probe.request("logging/setLevel", {"level": "info"})
+        if answer.result is None:
+            check.add_finding("logging-fails", answer=answer)
+    declared, resources = probe.capabilities.get("resources"), probe.lists["resources/list"]
+    is_subscribable = is_object(declared) and declared.get("subscribe") is True
+    if is_subscribable and resources and not probe.is_stateless:
+        tried.append("resources.subscribe")
+        params: Json = {"uri": resources[0].get("uri")}
+        answer = await probe.request("resources/subscribe", params)
+        if answer.result is None:
+            check.add_finding("subscribe-fails", answer=answer)
+        else:
+            await probe.request("resources/unsubscribe", params)
+    if await _try_listen(probe, check):
+        tried.append("subscriptions/listen")
     check.summary = ", ".join(tried)
     return check
 
@@ -214,47 +345,30 @@ def _completion_params(probe: Probe) -> Json:
             return {"ref": {"type": "ref/prompt", "name": prompt.get("name")}, "argument": name}
     for template in probe.lists["resources/templates/list"]:
         uri = str(template.get("uriTemplate"))
-        inner = uri.partition("{")[2].partition("}")[0].lstrip("+#./;?&")
-        name = {"name": inner.partition(",")[0].partition(":")[0].rstrip("*"), "value": ""}
+        name = {"name": next(iter(variables_of(uri)), ""), "value": ""}
         return {"ref": {"type": "ref/resource", "uri": uri}, "argument": name}
     return {"ref": {"type": "ref/prompt", "name": "none"}, "argument": {"name": "none", "value": ""}}
 
 
-async def _try_subscribe(probe: Probe, check: CheckResult) -> AsyncIterator[str]:
-    resources = probe.lists["resources/list"]
-    if not probe.has("resources", "subscribe") or not resources:
-        return
-    params: Json = {"uri": resources[0].get("uri")}
-    answer = await probe.request("resources/subscribe", params)
-    if answer.result is None:
-        check.add_finding("subscribe-fails", answer=answer)
-    else:
-        await probe.request("resources/unsubscribe", params)
-    yield "resources.subscribe"
-
-
-async def _try_listen(probe: Probe, check: CheckResult) -> AsyncIterator[str]:
-    """Subscribe to all declared list changes, in the stateless revisions."""
-    if probe.listener is None or probe.discover_result is None or probe.has_buffered_events:
-        return
-    declared = dict(_declared_lists(probe.discover_result))
+async def _try_listen(probe: Probe, check: CheckResult) -> bool:
+    """Subscribe to all declared list changes, in the stateless revisions; return whether there are any."""
+    if probe.listen is None or probe.discover_result is None or probe.has_buffered_events:
+        return False
+    capabilities = probe.discover_result.get("capabilities")
+    declared: list[str] = []
+    for name in ("tools", "resources", "prompts"):
+        options = capabilities.get(name) if is_object(capabilities) else None
+        if is_object(options) and options.get("listChanged") is True:
+            declared.append(f"{name}ListChanged")
     if not declared:
-        return
-    answer = await probe.listener.listen({"notifications": declared}, probe.response_timeout)
+        return False
+    answer = await probe.listen({"notifications": dict.fromkeys(declared, True)}, probe.response_timeout)
     granted = None if answer.result is None else answer.result.get("notifications")
     missing = [each for each in declared if not is_object(granted) or granted.get(each) is not True]
     if missing:
         reason = "it is missing in the response" if answer.result is not None else answer
         check.add_finding("listen-refused", declared=", ".join(missing), answer=reason)
-    yield "subscriptions/listen"
-
-
-def _declared_lists(result: Json) -> Iterator[tuple[str, bool]]:
-    capabilities = result.get("capabilities")
-    for name in ("tools", "resources", "prompts"):
-        declared = capabilities.get(name) if is_object(capabilities) else None
-        if is_object(declared) and declared.get("listChanged") is True:
-            yield f"{name}ListChanged", True
+    return True
 
 
 async def check_standard_responses(probe: Probe) -> CheckResult:
@@ -271,9 +385,8 @@ async def check_standard_responses(probe: Probe) -> CheckResult:
         answer = await probe.request(method, {"cursor": "mcpkit-a-cursor-of-nobody"})
         if answer.code != INVALID_PARAMS:
             check.add_finding("cursor-accepted", method=method, answer=answer)
-    check.summary = "ping, unknown methods" + (", unknown cursors" if probe.paged else "")
-    if probe.is_stateless:
-        check.summary = check.summary.removeprefix("ping, ")
+    parts = {"ping": not probe.is_stateless, "unknown methods": True, "unknown cursors": bool(probe.paged)}
+    check.summary = ", ".join(name for name, is_sent in parts.items() if is_sent)
     return check
 
 
@@ -287,15 +400,12 @@ async def check_tool_calls(probe: Probe) -> CheckResult:
             check.add_finding("call-fails", tool=tool.get("name"), answer=answer)
         elif "outputSchema" in tool and not answer.result.get("isError") and "content" in answer.result:
             schema = output_schema_of(tool)
-            problems = (
-                [str(schema)]
-                if isinstance(schema, UnusableSchemaError)
-                else result_problems(schema, answer.result)
-            )
-            if problems:
-                check.add_finding(
-                    "output-mismatch", tool=tool.get("name"), problem=quoted(str(problems[0]), 160)
-                )
+            if isinstance(schema, UnusableSchemaError):
+                problem = str(schema)
+            else:
+                problem = "".join(map(str, result_problems(schema, answer.result)[:1]))
+            if problem:
+                check.add_finding("output-mismatch", tool=tool.get("name"), problem=quoted(problem, 160))
     if tools:
         count = f"{len(tools)} of {len(probe.lists['tools/list'])} tools"
         check.summary = f"called {count}" if probe.calls_tools else f"{count} can be called with --call"
@@ -317,7 +427,7 @@ async def check_client(probe: Probe) -> CheckResult:
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)  # its warnings are findings already
     try:
-        async with required(probe.client)() as connected:
+        async with probe.client() as connected:
             listed = {
                 "tools/list": connected.list_tools,
                 "resources/list": connected.list_resources,
