@@ -1,7 +1,5 @@
 """Files of a project: those that are packed, and those that are watched."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import random

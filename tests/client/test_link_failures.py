@@ -1,7 +1,5 @@
 """Connections that fail: requests sent again, requests that must not be, and servers that restart."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 from collections.abc import Callable

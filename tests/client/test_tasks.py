@@ -1,7 +1,5 @@
 """Handles of tasks in both generations, over memory and HTTP, and in `SyncClient` and `ClientGroup`."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -21,17 +21,7 @@ from typing import Any
 
 from suites import SUITES, Suite, run_suite
 
-from tests.compat_servers.peers import (
-    LISTS,
-    Difference,
-    Http,
-    Stdio,
-    Step,
-    Verdict,
-    compare,
-    free_port,
-    travel,
-)
+from tests.compat_servers import peers
 from tests.compat_servers.servers import DIFFERS, INSTALLED, ROOT_FOLDER, SERVERS, Server
 
 REVISIONS = ("2025-11-25", "2024-11-05")
@@ -116,7 +106,7 @@ class Row:
     transport: str
     revision: str
     counts: str
-    verdict: Verdict
+    verdict: peers.Verdict
 
     @property
     def is_whole(self) -> bool:
@@ -124,13 +114,13 @@ class Row:
         return self.verdict.requests > 1
 
     @cached_property
-    def reasons(self) -> list[tuple[Difference, str | None]]:
+    def reasons(self) -> list[tuple[peers.Difference, str | None]]:
         """The differences with their reasons."""
         known = {**DIFFERS, **self.server.differs}
         return [(each, each.reason(known)) for each in self.verdict.differences]
 
     @property
-    def unexplained(self) -> list[Difference]:
+    def unexplained(self) -> list[peers.Difference]:
         return [each for each, reason in self.reasons if reason is None]
 
     def cells(self) -> dict[str, Any]:
@@ -162,7 +152,7 @@ def compared(server: Server, transport: str, environment: str, revision: str) ->
             for each in (own, own, (environment, True))
         ]
     is_standalone = "fastmcp" in server.kind and "server" not in server.kind
-    verdict = compare(*runs, version(server.name, "fastmcp" if is_standalone else "mcp"))
+    verdict = peers.compare(*runs, version(server.name, "fastmcp" if is_standalone else "mcp"))
     row = Row(server, transport, revision, counts(runs[0]), verdict)
     lines = [
         f"    {each.label}: {each.path}\n      own  {each.own[:300]}\n      ours {each.ours[:300]}"
@@ -179,14 +169,14 @@ def tested(suite: Suite) -> None:
     store("suites", suite.name, passed)
 
 
-def journey(server, transport, environment, plan, revision, work, log) -> list[Step]:
+def journey(server, transport, environment, plan, revision, work, log) -> list[peers.Step]:
     """Start a server in a folder as it was for each other run, and make the journey."""
     place, is_ours = environment
     for each in work.iterdir():
         shutil.rmtree(each) if each.is_dir() else each.unlink()
     furnish(work)
     binaries = INSTALLED / place / ("Scripts" if sys.platform == "win32" else "bin")
-    port = free_port() if transport == "HTTP" else 0
+    port = peers.free_port() if transport == "HTTP" else 0
 
     def filled(text: str) -> str:
         return text.replace("{work}", str(work)).replace("{port}", str(port))
@@ -207,9 +197,9 @@ def journey(server, transport, environment, plan, revision, work, log) -> list[S
         work / "project",
         log,
     )
-    peer = Http(*start, port=port, path=server.path) if port else Stdio(*start)
+    peer = peers.Http(*start, port=port, path=server.path) if port else peers.Stdio(*start)
     try:
-        return travel(peer, server, plan, revision, is_whole=revision == REVISIONS[0])
+        return peers.travel(peer, server, plan, revision, is_whole=revision == REVISIONS[0])
     finally:
         peer.close()
 
@@ -250,14 +240,17 @@ def placed(server: Server, work: str) -> Server:
     return replace(server, calls=calls, reads=[each.replace("{work}", work) for each in server.reads])
 
 
-def counts(steps: Sequence[Step]) -> str:
+def counts(steps: Sequence[peers.Step]) -> str:
     """Return how many components of each kind a server lists."""
     pages = [
-        (name, step.heard[-1].get("result") or {}) for name in LISTS.values() for step in steps if step.heard
+        (name, step.heard[-1].get("result") or {})
+        for name in peers.LISTS.values()
+        for step in steps
+        if step.heard
     ]
     found = {
         name: [len(page[name]) for other, page in pages if name == other and name in page]
-        for name in LISTS.values()
+        for name in peers.LISTS.values()
     }
     return " / ".join(str(sum(listed)) if listed else "-" for listed in found.values())
 

@@ -1,7 +1,5 @@
 """Methods outside the core protocol and extensions: names, params, results, and the clients that may call them."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Registering and including components: names, order, tags, prefixes, and taking components back."""
 
-from __future__ import annotations
-
 import types
 from collections.abc import Callable
 from typing import Any

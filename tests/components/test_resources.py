@@ -1,7 +1,5 @@
 """Prompts, resources and templates: arguments, messages, URIs and media types."""
 
-from __future__ import annotations
-
 import base64
 import json
 from datetime import date

@@ -1,7 +1,5 @@
 """`visible=` hides components from principals: in lists, in use and in subscriptions."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 from collections.abc import AsyncIterator

@@ -3,8 +3,6 @@
 The names are the suite's. What its scenarios on skills call is not here; the suite skips them.
 """
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import sys

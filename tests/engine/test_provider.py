@@ -1,7 +1,5 @@
 """Providers: wrong lists and items, filters, pages, prefixes, and completion of what they provide."""
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 from typing import Annotated, Any, Literal

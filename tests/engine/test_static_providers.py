@@ -1,7 +1,5 @@
 """Static providers, whose components are served like registered ones; transforms; life and updates of providers."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import string

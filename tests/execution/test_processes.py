@@ -1,7 +1,5 @@
 """Functions in worker processes: what they return and raise, and that they end."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import threading

@@ -1,7 +1,5 @@
 """Functions for worker processes, in a module that these can import."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import os

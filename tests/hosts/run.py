@@ -14,20 +14,10 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
+import installed
 import pytest
 from agents import ClaudeSdk
 from host import Finished, Host
-from installed import (
-    PLAIN,
-    SETTINGS,
-    InstalledHost,
-    Qodercli,
-    at_a_provider,
-    by_a_proxy,
-    listed,
-    logs_in,
-    targets,
-)
 
 from tests.helpers.browser import browsing
 from tests.helpers.serving import serving
@@ -83,12 +73,14 @@ HOSTS = [
 ]  # fmt: skip
 
 
-LOGINS = [("login", at_a_provider), ("proxy", by_a_proxy)]
+LOGINS = [("login", installed.at_a_provider), ("proxy", installed.by_a_proxy)]
 
 INSTALLED = [
-    InstalledHost("qwen-code", HOSTS[0], SETTINGS, HOSTS[0].check, reconnected),
-    InstalledHost("claude-code", HOSTS[1], PLAIN, HOSTS[1].check, listed_as_connected),
-    InstalledHost("qodercli", Qodercli(), SETTINGS, ["mcp", "list"], listed),
+    installed.InstalledHost("qwen-code", HOSTS[0], installed.SETTINGS, HOSTS[0].check, reconnected),
+    installed.InstalledHost("claude-code", HOSTS[1], installed.PLAIN, HOSTS[1].check, listed_as_connected),
+    installed.InstalledHost(
+        "qodercli", installed.Qodercli(), installed.SETTINGS, ["mcp", "list"], installed.listed
+    ),
 ]
 
 
@@ -129,13 +121,13 @@ def main() -> int:
             for transport, target in ways(served.origin):
                 table.add(host, transport, "connected", partial(host.connects, transport, target))
         for given in INSTALLED:
-            for kind, target in targets(served.origin, ROOT / "examples" / "weather"):
+            for kind, target in installed.targets(served.origin, ROOT / "examples" / "weather"):
                 table.add(given, kind, "installed", partial(given.connects, target))
     try:
         with browsing() as browser:
             for host in HOSTS:
                 for way, protected in LOGINS:
-                    table.add(host, way, "logged in", partial(logs_in, host, browser, protected))
+                    table.add(host, way, "logged in", partial(installed.logs_in, host, browser, protected))
     except pytest.skip.Exception as reason:
         print(f"no logins: {reason}")
     table.add(agent := ClaudeSdk(), "sdk", "called", agent.calls)

@@ -1,7 +1,5 @@
 """Log records of the author and progress reports, at the client of the request that they belong to."""
 
-from __future__ import annotations
-
 import asyncio
 import io
 import logging

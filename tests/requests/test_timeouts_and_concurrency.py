@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from mcpkit import Context, ProtocolError, RegistrationError, Server
+from mcpkit import Context, ProtocolError, RegistrationError, Server, ToolError
 from mcpkit._utils.concurrency import run_shielded
 from mcpkit._utils.exceptions import INTERNAL_ERROR, BusyError
 from mcpkit.protocol.http_headers import caller_at
-from mcpkit.requests.request_record import call_of
+from mcpkit.requests.request_record import Call, call_of
 from mcpkit.requests.timeouts_and_concurrency import Anonymous, Shares, Slots
 from mcpkit.testing import TestClient, connect
 from tests.helpers.pipe import settle
@@ -305,3 +305,44 @@ def test_shares_error_has_the_reason() -> None:
 ])  # fmt: skip
 def test_caller_at_groups_addresses(host: str, caller: str | None) -> None:
     assert caller_at(host) == caller
+
+
+# Running requests: what remains of them
+
+
+async def returns() -> str:
+    return "done"
+
+
+async def waits() -> str:
+    await asyncio.sleep(0)
+    return "done"
+
+
+def runs_in_a_thread() -> str:
+    return "done"
+
+
+async def fails() -> None:
+    raise ToolError("failed")
+
+
+def living_calls() -> list[Call]:
+    return [each for each in gc.get_objects() if type(each) is Call]
+
+
+@each_row("tool", [returns, waits, runs_in_a_thread, fails])
+async def test_answered_call_is_freed_without_garbage_collection(tool) -> None:
+    server = Server("s")
+    server.tool(tool, name="tool")
+    async with connect(server) as client:
+        await client.call_tool("tool")
+        gc.collect()
+        before = living_calls()  # other tests may have left some
+        gc.disable()
+        try:
+            await client.call_tool("tool")
+            # A worker thread releases its call shortly after the response.
+            await until(lambda: all(each in before for each in living_calls()))
+        finally:
+            gc.enable()

@@ -1,7 +1,5 @@
 """Schemas that an author writes: for arguments (`input_schema=`) and for results (`output_schema=`)."""
 
-from __future__ import annotations
-
 import re
 import sys
 from typing import Any

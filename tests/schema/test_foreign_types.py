@@ -1,7 +1,5 @@
 """Types of other libraries, and of classes for which `json_type` declares a JSON form."""
 
-from __future__ import annotations
-
 import array
 import collections
 import dataclasses

@@ -1,8 +1,6 @@
 """Results: the schema that a return type publishes, and the JSON that values become."""
 
 # ruff: noqa: UP007, UP045 - the old spellings of unions are tested on purpose
-from __future__ import annotations
-
 import datetime as dt
 import enum
 import json
@@ -15,18 +13,9 @@ from typing import Annotated, Any, Literal, Optional, Union
 from uuid import UUID
 
 import annotated_types as at
+import pydantic
 import pytest
 from jsonschema import Draft202012Validator
-from pydantic import (
-    AwareDatetime,
-    BaseModel,
-    Field,
-    NaiveDatetime,
-    PlainSerializer,
-    computed_field,
-    field_serializer,
-    model_serializer,
-)
 
 from mcpkit import Server
 from mcpkit._utils.exceptions import OutputError, RegistrationError
@@ -56,46 +45,46 @@ class Station:
     since: dt.date | None = None
 
 
-class Reading(BaseModel):
-    value: float = Field(alias="v")
+class Reading(pydantic.BaseModel):
+    value: float = pydantic.Field(alias="v")
     raw: bytes = b""
     price: Decimal = Decimal(0)
 
-    @computed_field
+    @pydantic.computed_field
     def double(self) -> float:
         return self.value * 2
 
 
-class Offer(BaseModel):
+class Offer(pydantic.BaseModel):
     price: Decimal
     shipping: Decimal | None = None
     tax: Decimal = Decimal("0.5")
-    rounded: Annotated[Decimal, PlainSerializer(float)] = Decimal("1.5")
-    text: Annotated[int, PlainSerializer(str)] = 5
+    rounded: Annotated[Decimal, pydantic.PlainSerializer(float)] = Decimal("1.5")
+    text: Annotated[int, pydantic.PlainSerializer(str)] = 5
 
-    @field_serializer("price")
+    @pydantic.field_serializer("price")
     def _price(self, price):  # type: ignore[no-untyped-def]  # as many are written
         return float(price)
 
-    @field_serializer("shipping", mode="wrap", when_used="unless-none")
+    @pydantic.field_serializer("shipping", mode="wrap", when_used="unless-none")
     def _shipping(self, shipping, write):  # type: ignore[no-untyped-def]
         return f"{write(shipping)} EUR"
 
-    @field_serializer("tax")
+    @pydantic.field_serializer("tax")
     def _tax(self, tax: Decimal) -> float:
         return float(tax)
 
 
-class Pair(BaseModel):
+class Pair(pydantic.BaseModel):
     left: int
     right: int
 
-    @model_serializer
+    @pydantic.model_serializer
     def _pair(self):  # type: ignore[no-untyped-def]
         return [self.left, self.right]
 
 
-class Broken(BaseModel):
+class Broken(pydantic.BaseModel):
     picture: Content
 
     model_config = {"arbitrary_types_allowed": True}
@@ -134,7 +123,7 @@ def test_output_structure_with_content_field_is_refused() -> None:
     (list[Station], [Station(1)], [{"id": 1, "since": None}]),
     (Reading, Reading(v=0.5, raw=b"\xff\xfe", price=Decimal("1E+2")),
      {"v": 0.5, "raw": "//4=", "price": "100", "double": 1.0}),
-    (Annotated[int, PlainSerializer(str, return_type=str)], 5, "5"), (Optional[float], math.nan, None),
+    (Annotated[int, pydantic.PlainSerializer(str, return_type=str)], 5, "5"), (Optional[float], math.nan, None),
     (dict[str, Any], {"a": [math.inf]}, {"a": [None]}),
     # serializers without an annotation
     (list[Offer], [Offer(price=Decimal("2.5"), shipping=Decimal(4))],
@@ -156,9 +145,9 @@ def test_output_dump(annotation: Any, value: Any, dumped: Any) -> None:
     (Annotated[int, at.Ge(0)], -1, "expected an integer of at least 0, got -1"),
     (Point, [1, 2, 3], "expected an array of 1 to 2 items"), (Color, "green", 'expected "red", got "green"'),
     (dt.datetime, dt.date(2026, 1, 31), "expected a date and time such as 2026-01-31T09:30:00 or"),
-    (NaiveDatetime, dt.datetime(2026, 1, 31, tzinfo=dt.timezone.utc),
+    (pydantic.NaiveDatetime, dt.datetime(2026, 1, 31, tzinfo=dt.timezone.utc),
      "expected a date and time without offset"),
-    (AwareDatetime, dt.datetime(2026, 1, 31), "expected a date and time with offset"),
+    (pydantic.AwareDatetime, dt.datetime(2026, 1, 31), "expected a date and time with offset"),
     (dict[str, str], {"\ud800": ""}, "cannot be converted to JSON"),
     (Decimal, Decimal("NaN"), "result cannot be converted to JSON: NaN"),
 ])  # fmt: skip
@@ -167,15 +156,15 @@ def test_output_dump_wrong_value_is_refused(annotation: Any, value: Any, message
         output_of(annotation).dump(value)
 
 
-class Day(BaseModel):
-    high: float = Field(alias="highCelsius")
+class Day(pydantic.BaseModel):
+    high: float = pydantic.Field(alias="highCelsius")
 
 
 def test_output_dump_has_aliases_of_fields() -> None:
     assert output_of(Day).dump(Day(highCelsius=21.5)) == {"highCelsius": 21.5}
 
 
-class Thing(BaseModel):
+class Thing(pydantic.BaseModel):
     type: str
     cls: int = 1
     extras_schema: str = "none"

@@ -1,7 +1,5 @@
 """Signatures and docstrings of callables."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any

@@ -1,7 +1,5 @@
 """Types: the published schema, and the values that are accepted or refused by it."""
 
-from __future__ import annotations
-
 import base64
 import binascii
 import collections

@@ -33,18 +33,8 @@ from mcpkit.auth import AccessToken, TokenVerifier  # noqa: E402
 from mcpkit.identity.principals_and_scopes import client as client_by_itself  # noqa: E402
 from mcpkit.identity.principals_and_scopes import user  # noqa: E402
 from mcpkit.storage import Sqlite  # noqa: E402
+from tests.helpers import raw_client  # noqa: E402
 from tests.helpers.pipe import message  # noqa: E402
-from tests.helpers.raw_client import (  # noqa: E402
-    DECLARED,
-    Answer,
-    Client,
-    Session,
-    accept,
-    first_event,
-    initialize,
-    lifespan,
-    within,
-)
 from tests.helpers.servers.protected import Lenient  # noqa: E402
 from tests.helpers.serving import app_of  # noqa: E402
 
@@ -126,10 +116,10 @@ class LeakedError(AssertionError):
     """A response names another principal."""
 
 
-class _Unkept(list[Answer]):
+class _Unkept(list[raw_client.Answer]):
     """A list that stays empty."""
 
-    def append(self, answer: Answer, /) -> None: ...
+    def append(self, answer: raw_client.Answer, /) -> None: ...
 
 
 class World:
@@ -138,7 +128,7 @@ class World:
     def __init__(self, folder: Path, seed: int) -> None:
         self.draw = random.Random(seed)
         self.counts: Counter[str] = Counter()
-        self.clients: list[Client] = []
+        self.clients: list[raw_client.Client] = []
         self.servers: list[Server] = []
         self._folder = folder
         self._stacks: list[AsyncExitStack] = []
@@ -157,8 +147,8 @@ class World:
         server = make_server(shared)
         options = {"timeouts": Timeouts(shutdown=0), "limits": Limits(max_sessions=100_000)}
         app = app_of(server, public_url=URL, allowed_hosts=["localhost"], **options)
-        await stack.enter_async_context(lifespan(app))
-        client = Client(app, self._folder)
+        await stack.enter_async_context(raw_client.lifespan(app))
+        client = raw_client.Client(app, self._folder)
         client.opened = _Unkept()
         self.clients[number : number + 1], self.servers[number : number + 1] = [client], [server]
         self._stacks[number : number + 1] = [stack]
@@ -169,7 +159,7 @@ class World:
         await self._stacks[number].aclose()
         await self._start(number)
 
-    def any(self) -> Client:
+    def any(self) -> raw_client.Client:
         """Return one of the workers."""
         return self.draw.choice(self.clients)
 
@@ -196,7 +186,7 @@ class Actor:
         self.tokens = 0
         make = user(issuer, subject, client_id=client_id) if subject else client_by_itself(issuer, client_id)
         self.id, self.mark, self.box = make.id, mark_of(make), box_of(make.id)
-        self.session: Session | None = None
+        self.session: raw_client.Session | None = None
         self.is_anonymous = False
         self.state: str | None = None
 
@@ -215,7 +205,7 @@ class Actor:
 
     # What it does
 
-    async def check_response(self, answer: Answer, *, mark: str | None = None) -> str:
+    async def check_response(self, answer: raw_client.Answer, *, mark: str | None = None) -> str:
         """Return the text of a response; it must name no other principal."""
         await answer.whole()
         self.world.counts["requests"] += 1
@@ -233,16 +223,18 @@ class Actor:
     async def open(self, *, anonymous: bool) -> None:
         """Open a session."""
         client, token = self.world.any(), {} if anonymous else self.token
-        answer = client.post(initialize(**ASKING), token, judge=Lenient(client))
+        answer = client.post(raw_client.initialize(**ASKING), token, judge=Lenient(client))
         await self.check_response(answer)
         assert answer.status == 200, answer.body
-        self.session = Session(client, "2025-11-25", answer.headers["mcp-session-id"], answer.judge)
+        self.session = raw_client.Session(
+            client, "2025-11-25", answer.headers["mcp-session-id"], answer.judge
+        )
         self.is_anonymous = anonymous
         ready = message("notifications/initialized", None, None)
         assert (await self.at().post(ready, token).whole()).status == 202
         self.world.counts["anonymous sessions" if anonymous else "sessions"] += 1
 
-    def at(self) -> Session:
+    def at(self) -> raw_client.Session:
         """Return its session at one of the workers."""
         assert self.session is not None
         return self.session.at(self.world.any())
@@ -271,18 +263,18 @@ class Actor:
         answer = self._ask("tools/call", {"name": "ask", "arguments": {}})
         self.state = json.loads(await self.check_response(answer))["result"]["requestState"]
 
-    def answer(self, state: str) -> Answer:
+    def answer(self, state: str) -> raw_client.Answer:
         """Go on with a request."""
-        answers = {"requestState": state, "inputResponses": {"#1": accept("me")}}
+        answers = {"requestState": state, "inputResponses": {"#1": raw_client.accept("me")}}
         return self._ask("tools/call", {"name": "ask", "arguments": {}, **answers})
 
-    def _ask(self, method: str, params: dict[str, Any]) -> Answer:
+    def _ask(self, method: str, params: dict[str, Any]) -> raw_client.Answer:
         client = self.world.any()
-        answer = client.ask(method, params, headers=self.token, meta=DECLARED)
+        answer = client.ask(method, params, headers=self.token, meta=raw_client.DECLARED)
         answer.judge = Lenient(client)
         return answer
 
-    async def listen(self) -> Answer:
+    async def listen(self) -> raw_client.Answer:
         """Open a stream of its session."""
         stream = await self.at().listen(headers=self.token).head()
         assert stream.status == 200, stream.body
@@ -385,12 +377,12 @@ class Pair:
 
     async def _listen(self) -> None:
         """Subscribe to the same resources: each receives its own updates only, and cannot resume the other's stream."""
-        streams: list[Answer] = []
+        streams: list[raw_client.Answer] = []
         for each in self.both:
             subscribed = each.at().ask("resources/subscribe", {"uri": "inbox://{box}"}, headers=each.token)
             assert (await subscribed.whole()).status == 200
             streams.append(await each.listen())
-        primed = [await first_event(stream) for stream in streams]
+        primed = [await raw_client.first_event(stream) for stream in streams]
         is_by_function = self.draw.random() < 0.5
         # Told by either worker, to who listens at either. What has been told before is heard before.
         for each in self.both:
@@ -400,7 +392,7 @@ class Pair:
         for each, stream in zip(self.both, streams, strict=True):
             boxes: set[str] = set()
             while len(boxes) < 2:
-                update = await within(stream.message())
+                update = await raw_client.within(stream.message())
                 assert update is not None, "the stream has ended"
                 text = each.check(json.dumps(update), each.mark)
                 boxes.update(BOX.findall(text))

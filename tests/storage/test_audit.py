@@ -1,7 +1,5 @@
 """Audit events, and scopes: log records, hooks, pseudonyms, limits, and which scopes imply others."""
 
-from __future__ import annotations
-
 import logging
 
 import pytest

@@ -8,22 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpkit.storage import StoredValue
-from tests.helpers.engines import (
-    THREADS,
-    Engine,
-    claim,
-    close,
-    delete,
-    done,
-    eventually,
-    get,
-    in_threads,
-    make_engine,
-    put,
-    read,
-    size,
-    write,
-)
+from tests.helpers import engines
+from tests.helpers.engines import get, put
 from tests.helpers.waiting import Clock
 
 
@@ -34,8 +20,8 @@ def test_publish_reaches_every_listener_of_the_topic_in_order(engine):
     engine.subscribe("changes", second.append)
     engine.subscribe("other", lambda _: pytest.fail("another topic"))
     for message in ["a", "b", "", "ä\0\n" * 10_000]:
-        done(engine.publish("changes", message))
-    eventually(lambda: len(second) == 4)
+        engines.done(engine.publish("changes", message))
+    engines.eventually(lambda: len(second) == 4)
     assert first == second == ["a", "b", "", "ä\0\n" * 10_000]
 
 
@@ -47,8 +33,8 @@ def test_failing_listener_is_logged_and_others_receive_the_message(engine, caplo
     engine.subscribe("changes", fail)
     engine.subscribe("changes", messages.append)
     with caplog.at_level(logging.ERROR, "mcpkit"):
-        done(engine.publish("changes", "a"))
-        eventually(lambda: messages == ["a"])
+        engines.done(engine.publish("changes", "a"))
+        engines.eventually(lambda: messages == ["a"])
     assert "changes" in caplog.text
     assert "LookupError: a" in caplog.text
 
@@ -90,7 +76,7 @@ class Model:
 @given(steps=st.lists(STEPS, max_size=60))
 def test_records_claims_and_values_agree_with_a_model(engine_name, steps, tmp_path_factory) -> None:
     clock = Clock()
-    engine, model = make_engine(engine_name, tmp_path_factory.mktemp("engine"), clock), Model(clock)
+    engine, model = engines.make_engine(engine_name, tmp_path_factory.mktemp("engine"), clock), Model(clock)
     versions: list[str] = []
 
     def version_of(key: str, number: int) -> str | None:
@@ -105,18 +91,18 @@ def test_records_claims_and_values_agree_with_a_model(engine_name, steps, tmp_pa
         if step == "wait":
             clock.now += arguments[0]
         elif step == "sweep":
-            assert size(engine) == len(model)
+            assert engines.size(engine) == len(model)
         elif step == "write":
-            write(engine, *arguments)
+            engines.write(engine, *arguments)
             fields = model.get("record", key, {}) | arguments[1]
             kept = {name: text for name, text in fields.items() if text is not None}
             model.put("record", key, kept, arguments[2])
         elif step == "erase":
-            done(engine.erase(key))
+            engines.done(engine.erase(key))
             model.entries.pop(("record", key), None)
         elif step == "claim":
             is_free = model.get("claim", key) is None
-            assert claim(engine, *arguments) == is_free
+            assert engines.claim(engine, *arguments) == is_free
             if is_free:
                 model.put("claim", key, True, arguments[1])
         elif step == "put":
@@ -130,18 +116,18 @@ def test_records_claims_and_values_agree_with_a_model(engine_name, steps, tmp_pa
         else:
             version = version_of(key, arguments[1])
             is_latest = present is not None and version == present.version
-            assert delete(engine, key, version or "made up") == is_latest
+            assert engines.delete(engine, key, version or "made up") == is_latest
             if is_latest:
                 del model.entries["value", key]
-        assert [read(engine, key) for key in "ab"] == [model.get("record", key, {}) for key in "ab"]
+        assert [engines.read(engine, key) for key in "ab"] == [model.get("record", key, {}) for key in "ab"]
         assert [get(engine, key) for key in "ab"] == [model.get("value", key) for key in "ab"]
     clock.now += 20
-    assert size(engine) == 0
-    close(engine)
+    assert engines.size(engine) == 0
+    engines.close(engine)
 
 
-def take_token(engine: Engine, every: float = 2, burst: int = 3) -> float:
-    return done(engine.take_tokens("a", every=every, burst=burst, cost=1))
+def take_token(engine: engines.Engine, every: float = 2, burst: int = 3) -> float:
+    return engines.done(engine.take_tokens("a", every=every, burst=burst, cost=1))
 
 
 def test_items_are_those_with_the_prefix(engine):
@@ -150,8 +136,8 @@ def test_items_are_those_with_the_prefix(engine):
 
     for key in ("a", "a/1", "a/2", "b/1"):
         put(engine, key)
-    assert done(keys("a/")) == ["a/1", "a/2"]
-    assert done(keys("")) == ["a", "a/1", "a/2", "b/1"]
+    assert engines.done(keys("a/")) == ["a/1", "a/2"]
+    assert engines.done(keys("")) == ["a", "a/1", "a/2", "b/1"]
 
 
 def test_rate_limit_allows_burst_then_rate(engine, clock: Clock):
@@ -168,7 +154,7 @@ def test_rate_limit_allows_burst_then_rate(engine, clock: Clock):
 
 
 @pytest.mark.usefixtures("frequent_switches")
-def test_concurrent_claims_tokens_and_changes_are_atomic(engine: Engine, turns: int) -> None:
+def test_concurrent_claims_tokens_and_changes_are_atomic(engine: engines.Engine, turns: int) -> None:
     claimed: list[int] = []
     waits: list[float] = []
 
@@ -179,12 +165,12 @@ def test_concurrent_claims_tokens_and_changes_are_atomic(engine: Engine, turns: 
 
     def work(number: int) -> None:
         for turn in range(turns):
-            claimed.extend([turn] if claim(engine, f"claim {turn}") else [])
+            claimed.extend([turn] if engines.claim(engine, f"claim {turn}") else [])
             waits.append(take_token(engine, 3600.0, 100))
             while not increment():
                 pass
 
-    in_threads(work)
+    engines.in_threads(work)
     assert sorted(claimed) == list(range(turns))
-    assert (len(waits), waits.count(0.0)) == (THREADS * turns, 100)
-    assert int((get(engine, "a") or StoredValue(b"0", "")).value) == THREADS * turns
+    assert (len(waits), waits.count(0.0)) == (engines.THREADS * turns, 100)
+    assert int((get(engine, "a") or StoredValue(b"0", "")).value) == engines.THREADS * turns

@@ -1,7 +1,5 @@
 """Which processes serve, as each of them sees it; the engine in memory, and what `Server(shared=)` accepts."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Mapping

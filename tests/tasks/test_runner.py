@@ -1,7 +1,5 @@
 """Runners: taking jobs, leases, shutdown, and jobs without a runner."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import threading

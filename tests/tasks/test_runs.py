@@ -1,7 +1,5 @@
 """Runs of tasks: request data, middleware, telemetry, audit, and revoked users."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import secrets

@@ -10,21 +10,11 @@ import pytest
 from mcpkit.auth import DevClient, DevUser
 from mcpkit.auth.authorization_server.html_pages import Branding, check_branding, error_page, page
 from mcpkit.identity.audit_and_revocation import AuditEvent
-from tests.helpers.oauth_flow import (
-    CALLBACK,
-    MCP,
-    ORIGIN,
-    AuthServer,
-    Login,
-    PageForms,
-    code_of,
-    redirect_params,
-    submit_login,
-)
+from tests.helpers import oauth_flow as flow
 from tests.helpers.tables import each_row
 
 
-async def get_authorize(server: AuthServer, query: Any) -> httpx2.Response:
+async def get_authorize(server: flow.AuthServer, query: Any) -> httpx2.Response:
     async with server.browser() as browser:
         return await browser.get("/authorize", params=query)
 
@@ -46,7 +36,7 @@ async def test_authorize_unregistered_redirect_uri_is_error_page(server, login, 
     response = await get_authorize(server, {**login.query, **change})
     assert response.status_code == 400
     assert "location" not in response.headers
-    assert PageForms(response.text).links == []
+    assert flow.PageForms(response.text).links == []
 
 
 @each_row(("change", "error"), [
@@ -59,17 +49,17 @@ async def test_authorize_unregistered_redirect_uri_is_error_page(server, login, 
     *(({"code_challenge_method": value}, "invalid_request") for value in (None, "plain", "s256")),
     *(({"scope": value}, "invalid_scope") for value in ("notes:none", 'a"b', "é")),
     *(({"resource": value}, "invalid_target") for value in (
-        "https://other.example/mcp", f"{ORIGIN}/other", f"{MCP}#x", f"{MCP}?x", "no URL",
-        [MCP, f"{ORIGIN}/x"],
+        "https://other.example/mcp", f"{flow.ORIGIN}/other", f"{flow.MCP}#x", f"{flow.MCP}?x", "no URL",
+        [flow.MCP, f"{flow.ORIGIN}/x"],
     )),
     *(({name: ["notes:read", "notes:write"]}, "invalid_request") for name in ("scope", "anything")),
 ])  # fmt: skip
 async def test_authorize_error_redirect_includes_error_and_iss(server, change, error):
     login = await server.login(**change)
     response = await get_authorize(server, login.query)
-    params = redirect_params(response)
-    assert response.headers["location"].startswith(f"{CALLBACK}?")
-    assert (params["error"], params["iss"], params["state"]) == (error, ORIGIN, login.query["state"])
+    params = flow.redirect_params(response)
+    assert response.headers["location"].startswith(f"{flow.CALLBACK}?")
+    assert (params["error"], params["iss"], params["state"]) == (error, flow.ORIGIN, login.query["state"])
     assert params["error_description"].isascii()
     assert not set(params["error_description"]) & set('"\\')
 
@@ -77,17 +67,17 @@ async def test_authorize_error_redirect_includes_error_and_iss(server, change, e
 async def test_authorize_error_for_web_redirect_is_page_with_link(server):
     uri = "https://evil.example/cb?a=1"
     registered = await server.registered(redirect_uris=[uri])
-    response = await get_authorize(server, Login(registered["client_id"], uri, scope="none").query)
+    response = await get_authorize(server, flow.Login(registered["client_id"], uri, scope="none").query)
     assert response.status_code == 400
     assert "location" not in response.headers
-    [link] = PageForms(response.text).links
+    [link] = flow.PageForms(response.text).links
     assert link.startswith(f"{uri}&error=invalid_scope")
     assert "evil.example" in response.text
 
 
-async def open_form(login: Login, browser: httpx2.AsyncClient) -> dict[str, str]:
+async def open_form(login: flow.Login, browser: httpx2.AsyncClient) -> dict[str, str]:
     page = await browser.get("/authorize", params=login.query)
-    return PageForms(page.text).forms[0]
+    return flow.PageForms(page.text).forms[0]
 
 
 async def test_authorize_form_of_another_browser_is_rejected(server, login):
@@ -102,13 +92,13 @@ async def test_authorize_form_of_another_browser_is_rejected(server, login):
         victim.cookies.set(other.name, own.value or "")
         assert (await victim.post("/authorize", data=stolen)).status_code == 403
         # With the cookie it is accepted.
-        assert code_of(await attacker.post("/authorize", data=stolen))
+        assert flow.code_of(await attacker.post("/authorize", data=stolen))
 
 
 async def test_authorize_form_is_accepted_once(server, login):
     async with server.browser() as browser:
         form = await open_form(login, browser)
-        code = code_of(await browser.post("/authorize", data=form))
+        code = flow.code_of(await browser.post("/authorize", data=form))
         again = await browser.post("/authorize", data=form)
     assert again.status_code == 400
     assert "location" not in again.headers
@@ -123,7 +113,7 @@ async def test_authorize_form_expires_after_ten_minutes(server, login):
 
 
 async def test_authorize_form_unsealed_is_rejected(server, login):
-    other = AuthServer(secret="quite another secret of a server")
+    other = flow.AuthServer(secret="quite another secret of a server")
     async with server.browser() as browser, other.browser() as stranger:
         form = await open_form(login, browser)
         assert (await stranger.post("/authorize", data=form)).status_code == 400
@@ -140,34 +130,36 @@ async def test_authorize_form_unsealed_is_rejected(server, login):
 async def test_authorize_denied_redirects_with_access_denied(server, login):
     async with server.browser() as browser:
         form = {"request": (await open_form(login, browser))["request"], "answer": "deny"}
-        params = redirect_params(await browser.post("/authorize", data=form))
-    assert (params["error"], params["iss"]) == ("access_denied", ORIGIN)
+        params = flow.redirect_params(await browser.post("/authorize", data=form))
+    assert (params["error"], params["iss"]) == ("access_denied", flow.ORIGIN)
     assert params["state"] == login.query["state"]
 
 
 async def test_authorize_grants_only_scopes_of_user():
-    server = AuthServer([DevUser("ada", scopes=["notes:write"]), DevUser("bob", scopes=[])])
+    server = flow.AuthServer([DevUser("ada", scopes=["notes:write"]), DevUser("bob", scopes=[])])
     tokens = await server.tokens(await server.login(scope="notes:admin"))
     assert tokens["scope"] == "notes:write"
     async with server.browser() as browser:
-        params = redirect_params(await submit_login(browser, await server.login(scope="notes:admin"), "bob"))
+        params = flow.redirect_params(
+            await flow.submit_login(browser, await server.login(scope="notes:admin"), "bob")
+        )
     assert params["error"] == "access_denied"
 
 
 async def test_login_wrong_password_can_be_retried():
-    server = AuthServer([DevUser("ada", password="right"), DevUser("bob")])
+    server = flow.AuthServer([DevUser("ada", password="right"), DevUser("bob")])
     login = await server.login()
     events: list[AuditEvent] = []
     server.site.audit(events.append)
     async with server.browser() as browser:
-        wrong = await submit_login(browser, login, "ada", "wrong")
+        wrong = await flow.submit_login(browser, login, "ada", "wrong")
         [event] = events
         assert (event.name, event.status, event.detail) == ("refusal", 403, "wrong password")
         assert wrong.status_code == 403
         assert "Wrong password for" in wrong.text
-        assert code_of(await submit_login(browser, login, "ada", "right"))
+        assert flow.code_of(await flow.submit_login(browser, login, "ada", "right"))
     async with server.browser() as browser:
-        assert (await submit_login(browser, login)).status_code == 403
+        assert (await flow.submit_login(browser, login)).status_code == 403
 
 
 @each_row(("name", "expected"), [
@@ -185,7 +177,7 @@ async def test_login_wrong_password_can_be_retried():
 ])  # fmt: skip
 async def test_consent_page_cleans_client_name(server, name, expected):
     client = await server.registered(client_name=name)
-    text = (await get_authorize(server, Login(client["client_id"]).query)).text
+    text = (await get_authorize(server, flow.Login(client["client_id"]).query)).text
     expected = expected.replace("'", "&#x27;")
     [heading] = re.findall("<h1>(.*)</h1>", text)
     assert heading == f"Allow \u201c\u2068{expected}\u2069\u201d to use notes?"
@@ -194,14 +186,14 @@ async def test_consent_page_cleans_client_name(server, name, expected):
 
 async def test_consent_page_shows_registration_of_client(server, login):
     assert "it is not verified" in (await get_authorize(server, login.query)).text
-    by_hand = AuthServer(clients=[DevClient("ci", redirect_uris=[CALLBACK])])
-    text = (await get_authorize(by_hand, Login("ci").query)).text
+    by_hand = flow.AuthServer(clients=[DevClient("ci", redirect_uris=[flow.CALLBACK])])
+    text = (await get_authorize(by_hand, flow.Login("ci").query)).text
     assert "The operator of this server vouches" in text
     url = "https://cIient.example/client.json"
-    document = {"client_id": url, "client_name": "Cursor", "redirect_uris": [CALLBACK]}
+    document = {"client_id": url, "client_name": "Cursor", "redirect_uris": [flow.CALLBACK]}
     web = httpx2.MockTransport(lambda _: httpx2.Response(200, json=document))
-    by_document = AuthServer(documents=lambda: httpx2.AsyncClient(transport=web))
-    text = (await get_authorize(by_document, Login(url).query)).text
+    by_document = flow.AuthServer(documents=lambda: httpx2.AsyncClient(transport=web))
+    text = (await get_authorize(by_document, flow.Login(url).query)).text
     assert "<b>ciient.example</b> vouches for that name" in text
     # Any program of this machine could receive the redirect, whatever the document says.
     assert "Have you just started this yourself?" in text
@@ -213,7 +205,7 @@ async def test_consent_page_keeps_ten_cookies(server):
     async with server.browser() as browser:
         forms = [await open_form(login, browser) for login in logins]
         assert len(browser.cookies) == 10
-        assert all([code_of(await browser.post("/authorize", data=form)) for form in forms[-10:]])
+        assert all([flow.code_of(await browser.post("/authorize", data=form)) for form in forms[-10:]])
         refused = await browser.post("/authorize", data=forms[0])
     assert (refused.status_code, "another browser" in refused.text) == (403, True)
 

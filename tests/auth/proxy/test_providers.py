@@ -7,32 +7,19 @@ import pytest
 from mcpkit import Context, Server
 from mcpkit.auth import OAuthProxy
 from mcpkit.cli.doctor.check_authorization import HOSTS, hosts_at
-from tests.helpers.provider_sites import (
-    CLIENT_SECRET,
-    KINDS,
-    SCOPES,
-    Entra,
-    GitHub,
-    Google,
-    Journey,
-    Provider,
-    before,
-    found_directly,
-    here,
-    upstream_of,
-)
+from tests.helpers import provider_sites as sites
 from tests.helpers.serving import ROOT
 from tests.helpers.signed_tokens import NOW
 from tests.helpers.waiting import Clock
 
 
 @pytest.mark.parametrize(("kind", "errors", "notes"), [
-    (GitHub, {"no-registration"}, set()),
-    (Google, {"no-registration"}, set()),
-    (Entra, {"no-registration", "no-pkce"}, {"no-iss"}),
+    (sites.GitHub, {"no-registration"}, set()),
+    (sites.Google, {"no-registration"}, set()),
+    (sites.Entra, {"no-registration", "no-pkce"}, {"no-iss"}),
 ])  # fmt: skip
 async def test_provider_without_proxy_findings(kind, errors, notes):
-    found = await found_directly(kind)
+    found = await sites.found_directly(kind)
     assert {each.code for each in found if each.severity == "error"} == errors
     assert {each.code for each in found if each.severity == "note"} == notes
     assert {each.code for each in found if each.severity == "warning"} == {
@@ -55,18 +42,20 @@ class Expected(NamedTuple):
 
 
 EXPECTED = {
-    GitHub: Expected("github", "583231", "https://api.github.com/user"),
-    Google: Expected("google", "110169484474386276334", "https://openidconnect.googleapis.com/v1/userinfo"),
-    Entra: Expected(
+    sites.GitHub: Expected("github", "583231", "https://api.github.com/user"),
+    sites.Google: Expected(
+        "google", "110169484474386276334", "https://openidconnect.googleapis.com/v1/userinfo"
+    ),
+    sites.Entra: Expected(
         "entra", "AAAAAAAAAAAAAAAAAAAAAIkzqFVrSaSaFHy782bbtaQ", "https://graph.microsoft.com/oidc/userinfo"
     ),
 }
 
 
-def server_of(site: Provider, clock: Clock) -> Server:
-    net = here(dict.fromkeys(site.origins, site))
-    auth = OAuthProxy(upstream_of(site, clock), clock=clock, client_documents=False)
-    server = Server("notes", auth=auth, scopes=SCOPES)
+def server_of(site: sites.Provider, clock: Clock) -> Server:
+    net = sites.here(dict.fromkeys(site.origins, site))
+    auth = OAuthProxy(sites.upstream_of(site, clock), clock=clock, client_documents=False)
+    server = Server("notes", auth=auth, scopes=sites.SCOPES)
 
     @server.tool
     def whoami(ctx: Context) -> str:
@@ -81,7 +70,7 @@ def server_of(site: Provider, clock: Clock) -> Server:
     return server
 
 
-@pytest.fixture(params=KINDS)
+@pytest.fixture(params=sites.KINDS)
 def kind(request: pytest.FixtureRequest) -> Any:
     return request.param
 
@@ -96,14 +85,14 @@ def site(kind: Any, clock: Clock) -> Any:
     return kind(clock)
 
 
-def expect_no_secrets(journey: Journey) -> None:
+def expect_no_secrets(journey: sites.Journey) -> None:
     assert journey.site.secrets
     seen = "\n".join(journey.seen)
-    assert not [secret for secret in (*journey.site.secrets, CLIENT_SECRET) if secret in seen]
+    assert not [secret for secret in (*journey.site.secrets, sites.CLIENT_SECRET) if secret in seen]
 
 
 async def test_provider_login_and_tool_call(kind, site, clock):
-    async with before(site, server_of(site, clock)) as journey:
+    async with sites.before(site, server_of(site, clock)) as journey:
         tokens = await journey.tokens()
         assert await journey.text(tokens, "whoami") == f"{site.url}#sub={EXPECTED[kind].subject}"
         assert await journey.text(tokens, "named") == "200 Ada Lovelace"
@@ -114,9 +103,9 @@ async def test_provider_login_and_tool_call(kind, site, clock):
 
 
 async def test_provider_tokens_are_refreshed(site, clock):
-    if isinstance(site, GitHub):
+    if isinstance(site, sites.GitHub):
         site.seconds, site.refreshes = 28_800, True
-    async with before(site, server_of(site, clock)) as journey:
+    async with sites.before(site, server_of(site, clock)) as journey:
         tokens = await journey.tokens()
         for times in (1, 2):
             clock.now += 30_000
@@ -131,7 +120,7 @@ async def test_provider_tokens_are_refreshed(site, clock):
 @pytest.mark.parametrize("by", ["the client", "the server"])
 async def test_revocation_reaches_provider(kind, site, clock, by):
     server = server_of(site, clock)
-    async with before(site, server) as journey:
+    async with sites.before(site, server) as journey:
         tokens = await journey.tokens()
         if by == "the client":
             form = {"token": tokens["refresh_token"], "client_id": journey.login.client_id}
@@ -140,20 +129,24 @@ async def test_revocation_reaches_provider(kind, site, clock, by):
             await server.revoke(f"{site.url}#sub={EXPECTED[kind].subject}")
         assert (await journey.called(tokens, "whoami")).status_code == 401
         assert (await journey.refreshed(tokens)).status_code == 400
-    assert bool(site.revoked) == (kind is not Entra)
+    assert bool(site.revoked) == (kind is not sites.Entra)
     assert set(site.revoked) <= site.secrets
 
 
 async def test_provider_wrong_secret_is_logged(kind, site, clock, caplog, monkeypatch):
-    codes = {GitHub: "incorrect_client_credentials", Google: "invalid_client", Entra: "AADSTS7000215"}
+    codes = {
+        sites.GitHub: "incorrect_client_credentials",
+        sites.Google: "invalid_client",
+        sites.Entra: "AADSTS7000215",
+    }
     code = codes[kind]
     monkeypatch.setattr(site, "is_client", lambda request, form: False)
-    async with before(site, server_of(site, clock)) as journey:
+    async with sites.before(site, server_of(site, clock)) as journey:
         assert (await journey.redirect_to_client())["error"] == "temporarily_unavailable"
     assert code not in str(journey.seen)
     assert "rejected this client" in caplog.text
     assert code in caplog.text
-    assert CLIENT_SECRET not in caplog.text
+    assert sites.CLIENT_SECRET not in caplog.text
     page = (
         (ROOT / "docs" / "guides" / f"oauth-proxy-{EXPECTED[kind].name}.md")
         .read_text()

@@ -12,15 +12,7 @@ from mcpkit import Scope
 from mcpkit.auth.jws import base64url_encode
 from mcpkit.auth.proxy.consent_cookie import FIELD
 from mcpkit.identity.audit_and_revocation import AuditEvent, Revocations
-from tests.helpers.oauth_flow import (
-    PROXY_MCP,
-    PROXY_ORIGIN,
-    Login,
-    ProxyServer,
-    client_documents,
-    form_of,
-    redirect_params,
-)
+from tests.helpers import oauth_flow as flow
 from tests.helpers.tables import each_row
 from tests.helpers.waiting import Clock
 
@@ -38,17 +30,17 @@ OPENED = {
 class Program:
     """A client on the user's machine, which opens its requests in a browser."""
 
-    def __init__(self, proxy: ProxyServer, browser: httpx2.AsyncClient | None = None) -> None:
+    def __init__(self, proxy: flow.ProxyServer, browser: httpx2.AsyncClient | None = None) -> None:
         self.proxy = proxy
         self.browser = browser or proxy.browser()
         self.client_id = ""
 
-    async def login(self, **query: Any) -> Login:
+    async def login(self, **query: Any) -> flow.Login:
         if not self.client_id:
             metadata = {"redirect_uris": [CALLBACK, *OTHER_URIS], "token_endpoint_auth_method": "none"}
             self.client_id = (await self.browser.post("/register", json=metadata)).json()["client_id"]
-        usual = {"redirect_uri": CALLBACK, "resource": PROXY_MCP, "scope": "notes:read"}
-        return Login(self.client_id, **{**usual, **query})
+        usual = {"redirect_uri": CALLBACK, "resource": flow.PROXY_MCP, "scope": "notes:read"}
+        return flow.Login(self.client_id, **{**usual, **query})
 
     async def open(self, headers: dict[str, str] = OPENED, **query: Any) -> httpx2.Response:
         login = await self.login(**query)
@@ -58,12 +50,12 @@ class Program:
         """Allow a request that shows the page, and have that remembered."""
         page = await self.open(**query)
         assert page.status_code == 200, page.headers.get("location")
-        form = form_of(page) | {"remember": "yes"}
+        form = flow.form_of(page) | {"remember": "yes"}
         return await self.redirect_to_client(await self.browser.post("/authorize", data=form))
 
     async def redirect_to_client(self, forward: httpx2.Response) -> dict[str, str]:
         assert forward.status_code == 303, forward.text
-        return redirect_params(
+        return flow.redirect_params(
             await self.browser.get(await self.proxy.upstream.visit(forward.headers["location"]))
         )
 
@@ -73,7 +65,7 @@ class Program:
 
 
 @pytest.fixture
-async def program(proxy: ProxyServer) -> Program:
+async def program(proxy: flow.ProxyServer) -> Program:
     """A program with remembered consent."""
     program = Program(proxy)
     assert "code" in await program.allow()
@@ -104,7 +96,7 @@ async def test_saved_consent_skips_page_for_same_client(proxy):
 async def test_saved_consent_of_another_version_shows_page(proxy, program):
     [name] = program.cookies
     members = zlib.compress(json.dumps([{"of": "another version"}]).encode())
-    sealed = proxy.site.keys.encrypt("OAuth remembered consent", members, PROXY_ORIGIN.encode())
+    sealed = proxy.site.keys.encrypt("OAuth remembered consent", members, flow.PROXY_ORIGIN.encode())
     program.browser.cookies.clear()
     program.browser.cookies.set(name, base64url_encode(sealed))
     assert shows_page(await program.open())
@@ -126,8 +118,8 @@ async def test_saved_consent_needs_top_level_navigation(program, headers):
 
 @each_row("change", [
     *({"redirect_uri": uri} for uri in OTHER_URIS), {"scope": "notes:read notes:write"},
-    {"scope": "notes:write"}, {"resource": f"{PROXY_ORIGIN}/sse"},
-    {"resource": [PROXY_MCP, f"{PROXY_ORIGIN}/sse"]}, {"resource": None},
+    {"scope": "notes:write"}, {"resource": f"{flow.PROXY_ORIGIN}/sse"},
+    {"resource": [flow.PROXY_MCP, f"{flow.PROXY_ORIGIN}/sse"]}, {"resource": None},
 ])  # fmt: skip
 async def test_saved_consent_needs_same_request(program, change):
     assert shows_page(await program.open(**change))
@@ -137,11 +129,11 @@ async def test_saved_consent_needs_same_request(program, change):
 async def test_saved_consent_for_grown_scope_shows_page():
     before = {"read": Scope("Read", default=True), "delete": Scope("Delete")}
     after = {"read": Scope("Read", default=True, implies=["delete"]), "delete": Scope("Delete")}
-    proxy = ProxyServer(site_options={"scopes": before})
+    proxy = flow.ProxyServer(site_options={"scopes": before})
     program = Program(proxy)
     await program.allow(scope="read")
     assert not shows_page(await program.open(scope="read"))
-    later = ProxyServer(proxy.upstream, site_options={"scopes": after, "shared": proxy.site.storage})
+    later = flow.ProxyServer(proxy.upstream, site_options={"scopes": after, "shared": proxy.site.storage})
     cookies, program.browser = program.browser.cookies, later.browser()
     program.browser.cookies = cookies
     assert shows_page(await program.open(scope="read"))
@@ -158,7 +150,7 @@ async def test_saved_consent_is_for_one_client_and_browser(proxy, program):
 async def test_saved_consent_of_another_user_is_denied(proxy, program):
     proxy.upstream.user = "bob"
     refused = await program.redirect_to_client(await program.open())
-    assert (refused["error"], refused["iss"]) == ("access_denied", PROXY_ORIGIN)
+    assert (refused["error"], refused["iss"]) == ("access_denied", flow.PROXY_ORIGIN)
     assert "code" not in refused
     assert not [token for token, user in proxy.upstream.live.items() if user == "bob"]
     assert program.cookies == {}
@@ -167,7 +159,7 @@ async def test_saved_consent_of_another_user_is_denied(proxy, program):
 
 
 async def test_saved_consent_ends_with_revocation():
-    proxy = ProxyServer(clock=Clock(time.time()))
+    proxy = flow.ProxyServer(clock=Clock(time.time()))
     program = Program(proxy)
     await program.allow()
     revocations = Revocations(proxy.site.storage, proxy.site.name)
@@ -218,7 +210,7 @@ async def test_shared_document_consent_is_not_saved(proxy, uri):
     program = Program(proxy)
     program.client_id = DOCUMENT
     document = {"client_id": DOCUMENT, "client_name": "Editor", "redirect_uris": [uri]}
-    with client_documents({DOCUMENT: document}):
+    with flow.client_documents({DOCUMENT: document}):
         assert f'name="{FIELD}"' not in (await program.open(redirect_uri=uri)).text
         assert "code" in await program.allow(redirect_uri=uri)
         assert shows_page(await program.open(redirect_uri=uri))

@@ -1,7 +1,5 @@
 """Changes on their way to the listeners of an event loop, to other processes, and after lost messages."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import threading

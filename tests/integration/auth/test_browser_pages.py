@@ -10,8 +10,8 @@ from starlette.responses import HTMLResponse
 
 from mcpkit import Server
 from mcpkit.auth import DevAuth, DevUser
+from tests.helpers.authorization_server import ConsentPages, consent_pages
 from tests.helpers.browser import Profile
-from tests.helpers.consent_pages import ConsentPages, consent_pages
 from tests.helpers.oauth_flow import Login, form_of
 from tests.helpers.serving import in_thread, in_thread_at
 

@@ -22,16 +22,7 @@ from tests.helpers.browser import DENY, LOG_IN, OUR_ALLOW, OUR_DENY, Login
 from tests.helpers.identity_provider import providing
 from tests.helpers.node import node_search_path
 from tests.helpers.oauth_flow import PageForms, User
-from tests.integration.auth.clients import (
-    CLIENT_2,
-    ROOT,
-    SDK_1,
-    TIME_OUT,
-    authorization,
-    journey,
-    python_journey,
-    typescript_journey,
-)
+from tests.integration.auth import clients
 from tests.integration.auth.servers import serve_dev_auth, serve_jwt, serve_proxy
 
 HANDSHAKE, STATELESS = "2025-11-25", "2026-07-28"
@@ -75,11 +66,11 @@ def account(request, kind):
 
 
 def python(url: str, account: Any, mode: str) -> dict[str, Any]:
-    return anyio.run(python_journey, url, mode, authorization(url, account.log_in))
+    return anyio.run(clients.python_journey, url, mode, clients.authorization(url, account.log_in))
 
 
 def typescript(url: str, account: Any, *arguments: str) -> dict[str, Any]:
-    return typescript_journey(url, account.log_in, *arguments)
+    return clients.typescript_journey(url, account.log_in, *arguments)
 
 
 def mcpkit_client(url: str, account: Any, revision: str) -> dict[str, Any]:
@@ -102,9 +93,9 @@ def mcpkit_client(url: str, account: Any, revision: str) -> dict[str, Any]:
     ("kind", "client", "arguments", "revision"),
     [
         ("dev_auth", python, ("legacy",), HANDSHAKE), ("jwt", python, ("auto",), STATELESS),
-        ("dev_auth", typescript, (SDK_1,), HANDSHAKE),
-        ("dev_auth", typescript, (CLIENT_2, "legacy"), HANDSHAKE),
-        ("proxy", typescript, (CLIENT_2, "auto"), STATELESS),
+        ("dev_auth", typescript, (clients.SDK_1,), HANDSHAKE),
+        ("dev_auth", typescript, (clients.CLIENT_2, "legacy"), HANDSHAKE),
+        ("proxy", typescript, (clients.CLIENT_2, "auto"), STATELESS),
         ("dev_auth", mcpkit_client, ("2025-03-26",), "2025-03-26"),
         ("jwt", mcpkit_client, (HANDSHAKE,), HANDSHAKE), ("proxy", mcpkit_client, (STATELESS,), STATELESS),
     ],
@@ -156,14 +147,14 @@ def settings(launched, tmp_path):
 
 
 def test_mcp_remote_logs_in_and_steps_up(proxy, user, launched, settings, tmp_path):
-    bridge = ROOT / "node_modules" / "mcp-remote" / "dist" / "proxy.js"
+    bridge = clients.ROOT / "node_modules" / "mcp-remote" / "dist" / "proxy.js"
     settings["MCP_REMOTE_CONFIG_DIR"] = str(tmp_path / "stored")
     command = StdioServerParameters(command="node", args=[str(bridge), proxy.url], env=settings)
 
     async def run() -> dict[str, Any]:
-        with anyio.fail_after(TIME_OUT):
+        with anyio.fail_after(clients.TIME_OUT):
             async with OfficialClient(command, mode="auto", cache=None) as client:
-                return await journey(client)
+                return await clients.journey(client)
 
     with user.answering(launched):
         seen = anyio.run(run)
@@ -173,7 +164,7 @@ def test_mcp_remote_logs_in_and_steps_up(proxy, user, launched, settings, tmp_pa
 
 
 def test_inspector_cli_logs_in(proxy, user, launched, settings, tmp_path):
-    launcher = ROOT / "node_modules/inspector-2/clients/launcher/build/index.js"
+    launcher = clients.ROOT / "node_modules/inspector-2/clients/launcher/build/index.js"
     options = ["--protocol-era", "modern", "--quiet", "--callback-url", "http://127.0.0.1:0/oauth/callback"]
     command = ["node", launcher, "--cli", proxy.url, *options, "--method", "tools/call", "--tool-name"]
     settings |= {"MCP_AUTO_OPEN_ENABLED": "true", "MCP_INSPECTOR_SECRET_STORE": "file"}
@@ -186,7 +177,7 @@ def test_inspector_cli_logs_in(proxy, user, launched, settings, tmp_path):
                 encoding="utf-8",
                 env=settings,
                 stdin=subprocess.DEVNULL,
-                timeout=TIME_OUT,
+                timeout=clients.TIME_OUT,
             )
             assert finished.returncode == 0, finished.stderr
             expected = {"subject": "bob", "scopes": ["notes:read"]}

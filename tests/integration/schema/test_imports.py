@@ -1,7 +1,5 @@
 """Modules that simple definitions must not import, and schemas that do not depend on the hash seed."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -14,17 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mcpkit.client.auth import login_callback
 from mcpkit.client.auth.authorization_server_client import AuthorizationFailedError
-from mcpkit.client.auth.login_callback import (
-    ExpectedRedirect,
-    LocalCallbackServer,
-    RedirectListener,
-    UnexpectedRequestError,
-    is_headless,
-    is_loopback_redirect,
-    open_browser,
-    parse_redirect,
-)
 from mcpkit.client.auth.token_storage import FileTokens, Tokens
 from tests.helpers.tables import each_row
 
@@ -32,8 +23,8 @@ STATE = "0123456789abcdef" * 2
 
 
 @asynccontextmanager
-async def listening() -> AsyncIterator[RedirectListener]:
-    async with RedirectListener("http://127.0.0.1/callback") as receiver:
+async def listening() -> AsyncIterator[login_callback.RedirectListener]:
+    async with login_callback.RedirectListener("http://127.0.0.1/callback") as receiver:
         receiver.expect(STATE)
         yield receiver
 
@@ -121,20 +112,20 @@ async def test_redirect_other_requests_are_refused(name: str) -> None:
     "http://127.0.0.1/call back", "http://[::1/callback", "",
 ])  # fmt: skip
 async def test_redirect_uri_not_loopback_is_refused(uri: str) -> None:
-    assert not is_loopback_redirect(uri)
+    assert not login_callback.is_loopback_redirect(uri)
     with pytest.raises(ValueError, match="does not lead to this machine"):
-        RedirectListener(uri)
+        login_callback.RedirectListener(uri)
 
 
-EXPECTED = ExpectedRedirect("127.0.0.1:8000", "/callback", STATE)
+EXPECTED = login_callback.ExpectedRedirect("127.0.0.1:8000", "/callback", STATE)
 RIGHT = f"GET /callback?code=c&state={STATE} HTTP/1.1\r\nHost: 127.0.0.1:8000\r\n\r\n".encode()
 
 
 def refusal(head: bytes) -> str | None:
     """Return status and message of the answer that refuses a request."""
     try:
-        parse_redirect(head, EXPECTED)
-    except UnexpectedRequestError as refused:
+        login_callback.parse_redirect(head, EXPECTED)
+    except login_callback.UnexpectedRequestError as refused:
         return f"{refused.status} {refused.message}"
     return None
 
@@ -162,7 +153,7 @@ def no_display(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_open_browser_without_display_prints_page(capsys: pytest.CaptureFixture[str]) -> None:
-    await open_browser(PAGE)
+    await login_callback.open_browser(PAGE)
     out, err = capsys.readouterr()
     assert out == ""
     assert PAGE in err
@@ -176,7 +167,7 @@ async def test_open_browser_without_display_prints_page(capsys: pytest.CaptureFi
 def test_is_headless_by_environment(environment, headless, monkeypatch) -> None:
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    assert is_headless() == headless
+    assert login_callback.is_headless() == headless
 
 
 @each_row("url", [
@@ -186,7 +177,9 @@ def test_is_headless_by_environment(environment, headless, monkeypatch) -> None:
 ])  # fmt: skip
 async def test_login_page_of_other_url_is_not_opened(url: str) -> None:
     displayed: list[str] = []
-    async with LocalCallbackServer(open_browser=displayed.append).receive_redirect() as receiver:
+    async with login_callback.LocalCallbackServer(
+        open_browser=displayed.append
+    ).receive_redirect() as receiver:
         with pytest.raises(AuthorizationFailedError, match="URL of the login page must begin with https://"):
             await receiver.authorize(url, STATE)
     assert not displayed
@@ -238,7 +231,7 @@ async def test_loopback_reuses_registered_redirect_uri() -> None:
         registered = ["https://app.example.com/done", f"http://127.0.0.1:{ports[1]}/done", right]
 
         async def chosen(uris: Sequence[str] = (), **options: Any) -> str:
-            async with LocalCallbackServer(**options).receive_redirect(uris) as receiver:
+            async with login_callback.LocalCallbackServer(**options).receive_redirect(uris) as receiver:
                 return receiver.redirect_uri
 
         assert await chosen(registered) == right

@@ -1,7 +1,5 @@
 """Tokens that end, are refused or do not suffice: the client obtains others once, and sends secrets nowhere else."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Coroutine, Mapping

@@ -15,15 +15,7 @@ from mcpkit import Client
 from mcpkit.compat.shared_models_and_settings import AccessToken, AuthSettings
 from tests.compat.test_mcp_fastmcp import bakery
 from tests.helpers.serving import Served, in_thread
-from tests.integration.compat.mcp1 import (
-    LISTS,
-    REFERENCE,
-    SOURCES,
-    Conversation,
-    Message,
-    command_of,
-    run_source,
-)
+from tests.integration.compat import mcp1
 from tests.integration.compat.mcp_fastmcp import judged
 
 TABLES = Path(__file__).with_name("tables")
@@ -155,7 +147,7 @@ CASES = {
 
 def test_tool_of_each_function_equals_that_of_mcp_1() -> None:
     cases = list(CASES.values())
-    command = command_of("mcp", Path(judged.__file__))
+    command = mcp1.command_of("mcp", Path(judged.__file__))
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None
         assert process.stdout is not None
@@ -183,7 +175,7 @@ URIS = [
 ]  # fmt: skip
 
 
-PROMPTS: dict[str, list[Message]] = {
+PROMPTS: dict[str, list[mcp1.Message]] = {
     "review": [
         *({"code": "x = 1"}, {"code": "x = 1", "language": "perl"}, {}, {"language": "perl"}),
         *({"code": "x", "more": "y"}, {"code": None}),
@@ -197,7 +189,7 @@ PROMPTS: dict[str, list[Message]] = {
 }
 
 
-CALLS: dict[str, list[Message]] = {
+CALLS: dict[str, list[mcp1.Message]] = {
     "speak": [{"text": "hello", "times": 2}, {"text": "hello", "times": "2", "unknown": 1}, {}],
     "ids": [{}, {"ctx": "mine"}],
     "reread": [{"uri": uri} for uri in ("config://app", "sum://3/4", "nowhere://")],
@@ -207,7 +199,7 @@ CALLS: dict[str, list[Message]] = {
 }
 
 
-def completion(kind: str, target: str, argument: str, value: str, **more: Any) -> Message:
+def completion(kind: str, target: str, argument: str, value: str, **more: Any) -> mcp1.Message:
     ref = {"type": f"ref/{kind}", "name" if kind == "prompt" else "uri": target}
     return {"ref": ref, "argument": {"name": argument, "value": value}, **more}
 
@@ -215,8 +207,8 @@ def completion(kind: str, target: str, argument: str, value: str, **more: Any) -
 META = {"progressToken": "t", "client_id": "me", "x": 1}
 
 
-REQUESTS: list[tuple[str, Message | None]] = [
-    *((method, None) for method in LISTS),
+REQUESTS: list[tuple[str, mcp1.Message | None]] = [
+    *((method, None) for method in mcp1.LISTS),
     *(("resources/read", {"uri": uri}) for uri in URIS),
     *(
         ("prompts/get", {"name": name, "arguments": arguments} if arguments else {"name": name})
@@ -248,7 +240,7 @@ REQUESTS: list[tuple[str, Message | None]] = [
 ]
 
 
-def answer_forms(message: Message) -> Message:
+def answer_forms(message: mcp1.Message) -> mcp1.Message:
     if message["params"].get("mode") == "url":
         return {"action": "decline"}
     return {"action": "accept", "content": {"day": "Monday", "extras": ["quiet"]}}
@@ -261,8 +253,8 @@ def test_responses_over_stdio_equal_those_of_mcp_1(tmp_path: Path) -> None:
     with ExitStack() as stack:
         servers = []
         for library in ("mcp", "mcpkit"):
-            command = command_of(library, SOURCES / "everything.py", str(files))
-            connection = Conversation(command, {"elicitation/create": answer_forms})
+            command = mcp1.command_of(library, mcp1.SOURCES / "everything.py", str(files))
+            connection = mcp1.Conversation(command, {"elicitation/create": answer_forms})
             servers.append(stack.enter_context(connection))
         mcp, mcpkit = servers
         assert mcpkit.initialize(CAPABILITIES) == mcp.initialize(CAPABILITIES)
@@ -271,7 +263,7 @@ def test_responses_over_stdio_equal_those_of_mcp_1(tmp_path: Path) -> None:
             expected, actual = mcp.request(method, params), mcpkit.request(method, params)
             if actual != expected:
                 deviations.append((method, params, actual, expected))
-            if method in LISTS and params is None:
+            if method in mcp1.LISTS and params is None:
                 assert "result" in expected[-1]
             if method == "tools/call" and params and "_meta" not in params and params["arguments"]:
                 assert {each.get("method") for each in expected} == {"notifications/message", None}
@@ -286,7 +278,7 @@ EXPLAINED = {"FastMCP(dependencies of another type)": ["invalid", "TypeError"]}
 
 
 def test_direct_method_results_equal_those_of_mcp_1(tmp_path: Path) -> None:
-    mcp, mcpkit = (run_source(library, "direct.py", tmp_path) for library in ("mcp", "mcpkit"))
+    mcp, mcpkit = (mcp1.run_source(library, "direct.py", tmp_path) for library in ("mcp", "mcpkit"))
     assert list(mcpkit) == list(mcp)
     different = {name for name in mcp if mcpkit[name] != mcp[name]}
     assert {name: (mcp[name], mcpkit[name]) for name in different - EXPLAINED.keys()} == {}
@@ -307,7 +299,7 @@ EXPLAINED_OVER_HTTP = {
 
 def test_http_app_responses_equal_those_of_mcp_1(tmp_path: Path) -> None:
     """Routes, sessions, mounts, middleware, custom routes, refusals and access tokens."""
-    mcp, mcpkit = (run_source(library, "over_http.py", tmp_path) for library in ("mcp", "mcpkit"))
+    mcp, mcpkit = (mcp1.run_source(library, "over_http.py", tmp_path) for library in ("mcp", "mcpkit"))
     assert list(mcpkit) == list(mcp)
     for each in ("strict", "loose", "bare"):
         (content,) = mcpkit[f"{each} call with another token"][1][0]["result"]["content"]
@@ -321,7 +313,7 @@ def test_installed_mcp_classes_are_accepted(version: str) -> None:
     """Tools may use the classes of an installed `mcp`, of 1.x or 2.x."""
     folders = [str(Path(__file__).parents[4])]
     if version == "1":
-        found = list(REFERENCE.parents[1].glob("lib/python*/site-packages"))
+        found = list(mcp1.REFERENCE.parents[1].glob("lib/python*/site-packages"))
         if not found or found[0].parent.name != "python{}.{}".format(*sys.version_info):
             pytest.skip("mcp 1.x is not there for this Python")
         folders += map(str, found)
@@ -359,7 +351,7 @@ async def use(target: Any, path: str | None, **options: Any) -> None:
 
 
 async def test_run_serves_both_eras_over_each_transport(tmp_path: Path) -> None:
-    command = command_of("mcpkit", SOURCES / "everything.py")
+    command = mcp1.command_of("mcpkit", mcp1.SOURCES / "everything.py")
     for revision in REVISIONS:
         await use([*command, str(tmp_path)], None, protocol_version=revision)
     with Served([*command, "streamable-http", str(tmp_path)]) as served:

@@ -22,33 +22,21 @@ from mcpkit.transports.http.sessions.event_streams import (
     EventStream,
     EventStreams,
 )
+from tests.helpers import raw_client
 from tests.helpers.pipe import settle
-from tests.helpers.raw_client import (
-    Answer,
-    Client,
-    Serve,
-    Session,
-    expect_list_change,
-    first_event,
-    message_of,
-    open_stream,
-    subscribe,
-    texts_of,
-    uri_of,
-)
 from tests.helpers.servers.full import Steps, make_server
 from tests.helpers.waiting import until
 
 
-async def drop_after_first_message(call: Answer) -> tuple[str | None, str | None]:
+async def drop_after_first_message(call: raw_client.Answer) -> tuple[str | None, str | None]:
     """Read two events, disconnect, and return their ids."""
-    first, second = await first_event(call), await first_event(call)
+    first, second = await raw_client.first_event(call), await raw_client.first_event(call)
     call.disconnect()
     await call.whole()
     return first.id, second.id
 
 
-async def test_resumed_stream_replays_missed_events_only(client: Client, steps: Steps) -> None:
+async def test_resumed_stream_replays_missed_events_only(client: raw_client.Client, steps: Steps) -> None:
     session = await client.initialize()
     call = session.call_tool("step")
     await steps.take("one", "two")
@@ -56,59 +44,63 @@ async def test_resumed_stream_replays_missed_events_only(client: Client, steps: 
     await steps.take("three", "four")
     await (await session.call_tool("count", {"times": 3}).whole()).messages()  # of another stream
     back = session.listen(after=seen)
-    assert texts_of([await back.message() for _ in range(3)]) == ["two", "three", "four"]
+    assert raw_client.texts_of([await back.message() for _ in range(3)]) == ["two", "three", "four"]
     await steps.take("five", "end")
-    assert texts_of(await back.messages()) == ["five", "the end"]
+    assert raw_client.texts_of(await back.messages()) == ["five", "the end"]
     assert (await back.whole()).is_over, "the response ends the stream"
 
 
-async def test_stream_of_other_session_is_not_replayed(server: Server, client: Client) -> None:
+async def test_stream_of_other_session_is_not_replayed(server: Server, client: raw_client.Client) -> None:
     mine, theirs = await client.initialize(), await client.initialize()
     call = await theirs.call_tool("count", {"times": 3}).whole()
     answer = await mine.listen(after=call.waiting()[0].id).head()
     if answer.is_stream:
-        await first_event(answer)
-        await expect_list_change(answer, server)
+        await raw_client.first_event(answer)
+        await raw_client.expect_list_change(answer, server)
     else:
         assert (answer.status or 0) >= 400
     assert b"counted" not in answer.body
 
 
-async def test_message_is_sent_on_one_stream_only(server: Server, client: Client) -> None:
+async def test_message_is_sent_on_one_stream_only(server: Server, client: raw_client.Client) -> None:
     session = await client.initialize()
     uris = [str(number) for number in range(20)]
-    await subscribe(session, *uris)
-    streams = [await open_stream(session) for _ in range(3)]
+    await raw_client.subscribe(session, *uris)
+    streams = [await raw_client.open_stream(session) for _ in range(3)]
     for uri in uris:
         server.notify_resource_updated(f"towns://{uri}")
     found: list[str] = []
     while len(found) < len(uris):
         await settle()
-        found += [uri_of(message_of(event)) for stream in streams for event in stream.waiting()]
+        found += [
+            raw_client.uri_of(raw_client.message_of(event))
+            for stream in streams
+            for event in stream.waiting()
+        ]
     await settle()
     assert not any(stream.waiting() for stream in streams)
     assert sorted(found) == sorted(uris)
 
 
-async def test_changes_above_limit_are_summarized(server: Server, client: Client) -> None:
+async def test_changes_above_limit_are_summarized(server: Server, client: raw_client.Client) -> None:
     session = await client.initialize()
-    await subscribe(session, "{name}")
+    await raw_client.subscribe(session, "{name}")
     for number in range(300):
         server.notify_resource_updated(f"towns://{number}")
-    await subscribe(session, "rome")
+    await raw_client.subscribe(session, "rome")
     server.notify_resource_updated("towns://rome")
     server.catalog.tools.remove("step")
     await session.ask("ping").whole()  # changes are processed
     stream = session.listen()
     found = [await stream.message() for _ in range(259)]
     assert stream.waiting() == []
-    updated = [uri_of(message) for message in found if "params" in message]
+    updated = [raw_client.uri_of(message) for message in found if "params" in message]
     assert updated == [*map(str, range(256)), "{name}", "rome"]
     server.notify_resource_updated("towns://299")
-    assert uri_of(await stream.message()) == "299"
+    assert raw_client.uri_of(await stream.message()) == "299"
 
 
-async def test_discarded_stream_is_refused(client: Client) -> None:
+async def test_discarded_stream_is_refused(client: raw_client.Client) -> None:
     session = await client.initialize()
     old = await session.call_tool("count", {"times": 1}).whole()
     for _ in range(300):
@@ -120,19 +112,19 @@ async def test_discarded_stream_is_refused(client: Client) -> None:
         assert "Send the request again, unless its response has arrived" in answer.error()["message"]
 
 
-async def test_close_stream_ends_connection(client: Client, steps: Steps) -> None:
+async def test_close_stream_ends_connection(client: raw_client.Client, steps: Steps) -> None:
     session = await client.initialize()
     call = session.call_tool("step")
     await steps.take("one", "close")
-    first = await first_event(call)
+    first = await raw_client.first_event(call)
     assert first.retry is not None
-    assert texts_of(await call.messages()) == ["one"]
+    assert raw_client.texts_of(await call.messages()) == ["one"]
     assert (await call.whole()).is_over
     await steps.take("two", "end")
-    assert texts_of(await session.listen(after=first.id).messages()) == ["one", "two", "the end"]
+    assert raw_client.texts_of(await session.listen(after=first.id).messages()) == ["one", "two", "the end"]
 
 
-async def test_complete_stream_refuses_resumption(client: Client) -> None:
+async def test_complete_stream_refuses_resumption(client: raw_client.Client) -> None:
     session = await client.initialize()
     call = await session.call_tool("report").whole()
     *_, progress, response = call.waiting()
@@ -141,17 +133,17 @@ async def test_complete_stream_refuses_resumption(client: Client) -> None:
     assert (await session.listen(after=response.id).whole()).status == 405
 
 
-async def test_stored_events_are_bounded_and_latest(client: Client) -> None:
+async def test_stored_events_are_bounded_and_latest(client: raw_client.Client) -> None:
     session, times = await client.initialize(), 1000
     call = session.call_tool("count", {"times": times, "size": 10})
-    first = await first_event(call)
+    first = await raw_client.first_event(call)
     await call.whole()
     again = await session.listen(after=first.id).whole()
     *missed, response = again.waiting()
     assert len(missed) < 256
     assert len(again.body) < 5 * 1024 * 1024
-    assert texts_of([message_of(response)]) == ["counted"]
-    numbers = [int(message_of(event)["params"]["data"].split()[0]) for event in missed]
+    assert raw_client.texts_of([raw_client.message_of(response)]) == ["counted"]
+    numbers = [int(raw_client.message_of(event)["params"]["data"].split()[0]) for event in missed]
     assert numbers == list(range(times - len(missed), times)), "no gap but at the beginning"
 
 
@@ -199,7 +191,7 @@ def test_event_store_keeps_latest_within_limits(steps: list[tuple[int, int, int]
 
 
 @asynccontextmanager
-async def three_processes(serve: Serve, steps: Steps) -> AsyncIterator[list[Session]]:
+async def three_processes(serve: raw_client.Serve, steps: Steps) -> AsyncIterator[list[raw_client.Session]]:
     """Serve three times with one store; yield one session at all of them."""
     engine = Memory()
     one, two, three = (make_server(steps=steps, storage=engine) for _ in range(3))
@@ -212,7 +204,7 @@ async def three_processes(serve: Serve, steps: Steps) -> AsyncIterator[list[Sess
         await until(lambda: asyncio.all_tasks() <= before)  # the end of streams is published
 
 
-async def test_stream_is_resumed_in_other_process(serve: Serve, steps: Steps) -> None:
+async def test_stream_is_resumed_in_other_process(serve: raw_client.Serve, steps: Steps) -> None:
     async with three_processes(serve, steps) as (here, there, third):
         call = here.call_tool("step")
         await steps.take("one")
@@ -220,22 +212,22 @@ async def test_stream_is_resumed_in_other_process(serve: Serve, steps: Steps) ->
         await steps.take("two", "three", "end")
         for session in (there, third, here):
             again = session.listen(after=first)
-            assert texts_of(await again.messages()) == ["one", "two", "three", "the end"]
+            assert raw_client.texts_of(await again.messages()) == ["one", "two", "three", "the end"]
 
 
-def loop_state_of(session: Session) -> Any:
+def loop_state_of(session: raw_client.Session) -> Any:
     return session.client.app.router()._service().loop_state
 
 
-async def test_call_of_dead_process_is_error(serve: Serve, steps: Steps) -> None:
+async def test_call_of_dead_process_is_error(serve: raw_client.Serve, steps: Steps) -> None:
     async with three_processes(serve, steps) as (here, there, third):
         store, membership = loop_state_of(here).event_store, loop_state_of(there).membership
         call = here.call_tool("step", id="lost")
         await steps.take("one")
-        first = await first_event(call)
+        first = await raw_client.first_event(call)
         await store.flush()
         back = there.listen(after=first.id)
-        assert texts_of([await back.message()]) == ["one"]
+        assert raw_client.texts_of([await back.message()]) == ["one"]
         membership._changed[loop_state_of(here).process] = membership._polls - MISSED  # seen as dead
         membership._first_poll = min(membership._first_poll, membership._polls - MISSED)
         last = await back.message()
@@ -249,38 +241,38 @@ async def test_call_of_dead_process_is_error(serve: Serve, steps: Steps) -> None
         assert (await third.listen(after=first.id).messages())[-1] == last
 
 
-async def test_standalone_stream_moves_to_other_process(serve: Serve) -> None:
+async def test_standalone_stream_moves_to_other_process(serve: raw_client.Serve) -> None:
     storage = Memory()
     one, two = (make_server(storage=storage) for _ in range(2))
     async with serve(one) as client, serve(two) as other:
         here = await client.initialize()
         there = here.at(other)
-        await subscribe(here, "oslo", "rome")
-        stream = await open_stream(here)
+        await raw_client.subscribe(here, "oslo", "rome")
+        stream = await raw_client.open_stream(here)
         one.notify_resource_updated("towns://oslo")
-        first = await first_event(stream)
+        first = await raw_client.first_event(stream)
         one.notify_resource_updated("towns://rome")
         await until(lambda: b"rome" in stream.body)
         stream.disconnect()
         await stream.whole()
         again = there.listen(after=first.id)
-        assert uri_of(await again.message()) == "rome"
+        assert raw_client.uri_of(await again.message()) == "rome"
         two.notify_resource_updated("towns://oslo")
-        assert uri_of(await again.message()) == "oslo"
+        assert raw_client.uri_of(await again.message()) == "oslo"
         await settle()
         assert again.waiting() == []
 
 
-async def test_client_of_dead_process_is_notified_of_all_subscriptions(serve: Serve) -> None:
+async def test_client_of_dead_process_is_notified_of_all_subscriptions(serve: raw_client.Serve) -> None:
     storage = Memory()
     one, two = (make_server(storage=storage) for _ in range(2))
     async with serve(one) as client, serve(two) as other:
         here = await client.initialize()
         there = here.at(other)
-        await subscribe(here, "oslo")
-        stream = await open_stream(here)
+        await raw_client.subscribe(here, "oslo")
+        stream = await raw_client.open_stream(here)
         one.notify_resource_updated("towns://oslo")
-        first = await first_event(stream)
+        first = await raw_client.first_event(stream)
         await loop_state_of(here).event_store.flush()
         assert (await there.ask("ping").whole()).status == 200
         process, membership = loop_state_of(here).process, loop_state_of(there).membership
@@ -290,5 +282,5 @@ async def test_client_of_dead_process_is_notified_of_all_subscriptions(serve: Se
         uris: list[str] = []
         while not uris:
             message = await again.message()
-            uris += [uri_of(message)] if "params" in message else []
+            uris += [raw_client.uri_of(message)] if "params" in message else []
         assert uris == ["oslo"]

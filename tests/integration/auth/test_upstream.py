@@ -4,30 +4,33 @@ import hashlib
 import hmac
 import json
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import asdict
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+import httpx2
 import pytest
-from starlette.responses import JSONResponse
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, RedirectResponse, Response
 
 from mcpkit.auth import UpstreamProvider
+from mcpkit.auth.http_client import MAX_DOCUMENT
 from mcpkit.auth.jws import base64url_encode
 from mcpkit.auth.upstream.upstream_client import (
     UpstreamRefusedError,
     UpstreamTokens,
     UpstreamUnavailableError,
 )
-from tests.helpers.fake_idp import CALLBACK, CLIENT, USERINFO, GitHubSite, UpstreamLogin, github, openid
+from tests.helpers import fake_idp
 from tests.helpers.signed_tokens import Signer, encoded
 from tests.helpers.tables import each_row
 
 
 @asynccontextmanager
-async def login_at(upstream: UpstreamProvider) -> AsyncIterator[UpstreamLogin]:
-    yield UpstreamLogin(upstream)
+async def login_at(upstream: UpstreamProvider) -> AsyncIterator[fake_idp.UpstreamLogin]:
+    yield fake_idp.UpstreamLogin(upstream)
     await upstream.provider.aclose()
 
 
@@ -38,14 +41,14 @@ async def refusal_of(request: Any) -> tuple[str, str]:
     return caught.value.error, caught.value.description
 
 
-async def authorization_query(login: UpstreamLogin) -> dict[str, str]:
+async def authorization_query(login: fake_idp.UpstreamLogin) -> dict[str, str]:
     query = {name: values[0] for name, values in parse_qs(urlsplit(await login.url()).query).items()}
     assert query.pop("code_challenge")
     return query
 
 
 QUERY = {
-    "response_type": "code", "client_id": "proxy", "redirect_uri": CALLBACK, "state": "the-state",
+    "response_type": "code", "client_id": "proxy", "redirect_uri": fake_idp.CALLBACK, "state": "the-state",
     "code_challenge_method": "S256",
 }  # fmt: skip
 
@@ -71,7 +74,7 @@ async def test_openid_login_returns_identity_and_tokens(provider, login):
     [("RS256", "sha256"), ("PS256", "sha256"), ("ES256", "sha256"), ("ES384", "sha384"), ("EdDSA", "sha512")],
 )
 async def test_openid_id_token_algorithms_and_at_hash(algorithm, digest):
-    with openid(Signer(algorithm)) as provider:
+    with fake_idp.openid(Signer(algorithm)) as provider:
 
         def changed(members: dict[str, Any]) -> dict[str, Any]:
             hashed = hashlib.new(digest, members["access_token"].encode()).digest()
@@ -82,7 +85,7 @@ async def test_openid_id_token_algorithms_and_at_hash(algorithm, digest):
 
         provider.changed = changed
         provider.metadata["userinfo_endpoint"] = None
-        async with login_at(UpstreamProvider.openid(provider.url, *CLIENT)) as login:
+        async with login_at(UpstreamProvider.openid(provider.url, *fake_idp.CLIENT)) as login:
             identity, tokens = await login.redeemed()
             again = await login.upstream.provider.identify(tokens)
     assert identity.subject == "ada"
@@ -128,7 +131,7 @@ def hmac_token(secret: bytes) -> str:
 @pytest.mark.slow
 async def test_openid_id_token_of_other_key_or_type_is_rejected(provider, login):
     stranger = Signer(key_id="stranger")
-    secrets = (CLIENT[1].encode(), provider.signer.key.as_pem(private=False), b"")
+    secrets = (fake_idp.CLIENT[1].encode(), provider.signer.key.as_pem(private=False), b"")
     for signer, header, problem in (
         (Signer(key_id="one"), {}, "no key of the provider verifies"),
         (Signer(key_id="another"), {}, "no key of the provider verifies"),
@@ -159,7 +162,7 @@ async def test_openid_id_token_of_other_key_or_type_is_rejected(provider, login)
 ])  # fmt: skip
 async def test_openid_hostile_metadata_is_not_used(provider, metadata):
     provider.metadata = metadata
-    async with login_at(UpstreamProvider.openid(provider.url, *CLIENT)) as login:
+    async with login_at(UpstreamProvider.openid(provider.url, *fake_idp.CLIENT)) as login:
         with pytest.raises(UpstreamUnavailableError):
             await login.redeemed()
     # The code, the verifier and the secret have not left; keys are only needed for the response to them.
@@ -210,7 +213,7 @@ async def test_openid_revoke_sends_both_tokens(provider, login):
         await login.upstream.provider.revoke(tokens)
     provider.repair()
     provider.metadata["revocation_endpoint"] = None
-    async with login_at(UpstreamProvider.openid(provider.url, *CLIENT)) as without_endpoint:
+    async with login_at(UpstreamProvider.openid(provider.url, *fake_idp.CLIENT)) as without_endpoint:
         await without_endpoint.upstream.provider.revoke(tokens)
 
 
@@ -248,7 +251,7 @@ async def test_openid_claims_are_limited(provider, login):
     with pytest.raises(UpstreamUnavailableError, match="more than 32,768 characters"):
         await login.redeemed()
     provider.told = lambda claims: {**claims, "about": "x" * 2_000}
-    async with login_at(UpstreamProvider.openid(provider.url, *CLIENT, claims=["about"])) as naming:
+    async with login_at(UpstreamProvider.openid(provider.url, *fake_idp.CLIENT, claims=["about"])) as naming:
         wanted, _ = await naming.redeemed()
     assert len(str(wanted.claims["about"])) == 2_000
 
@@ -264,7 +267,7 @@ async def test_openid_identify_with_ended_token_is_rejected(provider, login):
     _, tokens = await login.redeemed()
     provider.end("ada")
     assert (await refusal_of(login.upstream.provider.identify(tokens)))[0] == "invalid_token"
-    assert provider.asked[USERINFO] == 2
+    assert provider.asked[fake_idp.USERINFO] == 2
 
 
 @each_row("id_", [None, True, 1.5, "", [], {"id": 1}, "a\nb"])
@@ -272,7 +275,7 @@ async def test_oauth_subject_invalid_is_rejected(provider, id_):
     provider.told = lambda claims: {**claims, "id": id_}
     upstream = UpstreamProvider.oauth(
         "https://chat.example.com",
-        *CLIENT,
+        *fake_idp.CLIENT,
         authorization_endpoint=f"{provider.url}/authorize",
         token_endpoint=f"{provider.url}/token",
         userinfo_endpoint=f"{provider.url}/userinfo",
@@ -284,14 +287,14 @@ async def test_oauth_subject_invalid_is_rejected(provider, id_):
 
 
 @pytest.fixture
-def site() -> Iterator[GitHubSite]:
-    with github() as site:
+def site() -> Iterator[fake_idp.GitHubSite]:
+    with fake_idp.github() as site:
         yield site
 
 
 @pytest.fixture
-async def github_login(site: GitHubSite) -> AsyncIterator[UpstreamLogin]:
-    async with login_at(UpstreamProvider.github(*CLIENT, url=site.url)) as login:
+async def github_login(site: fake_idp.GitHubSite) -> AsyncIterator[fake_idp.UpstreamLogin]:
+    async with login_at(UpstreamProvider.github(*fake_idp.CLIENT, url=site.url)) as login:
         yield login
 
 
@@ -318,7 +321,7 @@ async def test_github_callback_iss_is_checked(site, github_login):
             assert "another issuer" in str(await refusal_of(github_login.redeemed(params)))
     assert not site.forms
     assert (await github_login.redeemed(answer))[0].subject == "1815"
-    async with login_at(UpstreamProvider.github(*CLIENT)) as at_github_com:
+    async with login_at(UpstreamProvider.github(*fake_idp.CLIENT)) as at_github_com:
         refusal = await refusal_of(at_github_com.redeemed({"code": "a", "state": "b"}))
         assert "another issuer" in str(refusal), "github.com always sends iss"
 
@@ -332,3 +335,104 @@ async def test_github_token_is_checked(site, github_login):
     site.end("ada")
     assert (await refusal_of(provider.identify(tokens)))[0] == "invalid_token"
     assert (await refusal_of(provider.refresh(tokens)))[0] == "invalid_grant"
+
+
+# Invalid, slow and missing answers of a provider, and secrets in errors and logs
+
+
+TOKENS = {"access_token": "a", "token_type": "Bearer"}
+
+
+def only(path: str, answer: Response) -> Callable[[Request], Response | None]:
+    return lambda request: answer if request.url.path == path else None
+
+
+def json_text(text: str | bytes, **headers: str) -> Response:
+    return Response(text, media_type="application/json", headers=headers)
+
+
+TOO_LONG = (json_text("x" * (MAX_DOCUMENT + 1)), "more than the maximum of 524,288 bytes")
+INVALID_MEMBERS = [
+    ("access_token", ["", 7, "a b", "a\r\nX-Evil: b", "x" * 16_385], "a missing or invalid token"),
+    ("refresh_token", [7, ""], r"\(refresh_token\)"),
+    ("token_type", ["DPoP", "mac", None], "not a bearer token"),
+    ("expires_in", [-1, "soon", 1e12, True], "expires_in"),
+    ("scope", [7, ["openid"], "a\nb", "a " * 2_000], r"\(scope\)"),
+]
+
+
+@pytest.mark.slow
+@each_row(("answer", "problem"), [
+    *((Response(status_code=status), f"responded with HTTP {status}") for status in (500, 429)),
+    (Response(status_code=204), "JSON object"),
+    (RedirectResponse("/elsewhere"), "HTTP 307"),
+    (HTMLResponse("<h1>Sign in</h1>"), r"JSON object .*\(text/html\)"),
+    (HTMLResponse("<h1>Forbidden</h1>", 403), r"text/html.*HTTP 403"),
+    (PlainTextResponse("access_token=a&token_type=bearer"), r"JSON object .*\(text/plain\)"),
+    *((json_text(text), "JSON object") for text in (
+        '["a"]', "null", '{"access_token": "a", "access_token": "b"}', b"\xff\xfe",
+    )),
+    TOO_LONG,
+    (json_text(b"x", **{"Content-Encoding": "br"}), "a Content-Encoding that was not requested"),
+    (json_text(b"this is no gzip", **{"Content-Encoding": "gzip"}), "cannot be decompressed"),
+    (JSONResponse({}), "a missing or invalid token"),
+    *((JSONResponse(TOKENS, status), f"responded with HTTP {status}") for status in (201, 400)),
+    *(
+        (JSONResponse({**TOKENS, name: value}), problem)
+        for name, values, problem in INVALID_MEMBERS
+        for value in values
+    ),
+    (JSONResponse({"error": "invalid_client"}, 401), "Check client_id"),
+    (JSONResponse({"error": "unauthorized_client"}, 403), "Check client_id"),
+    *((JSONResponse({"error": error}, 400), "is temporarily unavailable") for error in (
+        "temporarily_unavailable", "slow_down", {"code": 1}, "",
+    )),
+])  # fmt: skip
+async def test_token_response_invalid_is_unavailable(provider, login, answer, problem):
+    tokens = UpstreamTokens("access", "refresh", None, ())
+    provider.instead = only(fake_idp.TOKEN, answer)
+    for asking in (login.redeemed({"code": "a"}), login.upstream.provider.refresh(tokens)):
+        with pytest.raises(UpstreamUnavailableError, match=problem):
+            await asking
+    assert not provider.asked["/elsewhere"]
+
+
+@each_row("answer", [json_text("eyJ.eyJ.x"), Response(status_code=403), RedirectResponse("/"), TOO_LONG[0]])
+async def test_userinfo_response_invalid_is_unavailable(provider, login, answer):
+    provider.instead = only(fake_idp.USERINFO, answer)
+    with pytest.raises(UpstreamUnavailableError, match="userinfo"):
+        await login.redeemed()
+
+
+@each_row(("body", "error", "description"), [
+    ({"error": "invalid_grant"}, "invalid_grant", ""),
+    ({"error": "invalid_grant", "error_description": 7}, "invalid_grant", ""),
+    ({"error": "a", "error_description": 'no "such" \\ \r\nX: é'}, "a", "no ?such? ? ??X: ?"),
+    ({"error": "a", "error_description": "x" * 5_000}, "a", "x" * 300),
+    ({"error": "a", "error_description": "User 'ada@example.com' may not"}, "a", "User '...' may not"),
+    ({"error": "x" * 5_000}, "x" * 300, ""),
+    ({"error": "é\n"}, "??", ""),
+])  # fmt: skip
+async def test_provider_error_text_is_limited(provider, login, body, error, description):
+    provider.repair()
+    answer = await login.answered()
+    provider.instead = only(fake_idp.TOKEN, JSONResponse(body, 400))
+    with pytest.raises(UpstreamRefusedError) as caught:
+        await login.redeemed(answer)
+    assert (caught.value.error, caught.value.description) == (error, description)
+    with pytest.raises(UpstreamRefusedError) as returned:
+        await login.redeemed({name: str(value) for name, value in body.items()})
+    assert returned.value.error == error
+
+
+@pytest.mark.parametrize("path", [fake_idp.OPENID, fake_idp.TOKEN, fake_idp.KEYS, fake_idp.USERINFO])
+async def test_provider_slow_times_out(provider, login, path):
+    answer = await login.answered()
+    async with httpx2.AsyncClient(timeout=None) as client:
+        upstream = UpstreamProvider.openid(provider.url, *fake_idp.CLIENT, timeout=0.5, http_client=client)
+        provider.held = path
+        provider.is_open.clear()
+        with pytest.raises(UpstreamUnavailableError, match=r"did not respond within 0\.5 s"):
+            await fake_idp.UpstreamLogin(upstream).redeemed(answer)
+        provider.repair()
+        await upstream.provider.aclose()
