@@ -18,7 +18,4 @@ else:
         },
     )
 
-__all__ = [
-    "Finding",
-    "check_authorization",
-]
+__all__ = ["Finding", "check_authorization"]

@@ -198,10 +198,9 @@ class Component(ABC):
 
     def _check_options(self, what: str, options: ComponentOptions) -> None:
         if unknown := sorted(options.keys() - set(self.allowed)):
-            own = [
-                p.name for p in inspect.signature(type(self)).parameters.values() if p.kind is p.KEYWORD_ONLY
-            ]
-            raise TypeError(unknown_option(what, unknown[0], [*own, *self.allowed], self._option_groups))
+            parameters = inspect.signature(type(self)).parameters.values()
+            known = [*(each.name for each in parameters if each.kind is each.KEYWORD_ONLY), *self.allowed]
+            raise TypeError(unknown_option(what, unknown[0], known, self._option_groups))
         check_text(f"{what}: title", options.get("title"))
         check_text(f"{what}: description", options.get("description"))
         check_icons(what, options.get("icons"))
@@ -223,9 +222,8 @@ class Component(ABC):
         Args:
             principal: Principal of the request.
         """
-        return self.visible is None or is_matched(
-            self.visible, principal, "visible= of %r %s: it is hidden", self
-        )
+        about = "visible= of %r %s: it is hidden"
+        return self.visible is None or is_matched(self.visible, principal, about, self)
 
     @property
     @abstractmethod
@@ -301,15 +299,8 @@ class Listed(Component):
             first: Members at the beginning, such as the name.
             members: Other members of this list.
         """
-        members = {
-            **first,
-            "title": self.title,
-            "description": self.description,
-            **members,
-            "icons": self.icons,
-            "_meta": self.meta,
-        }
-        return optional(**members)
+        members = {"title": self.title, "description": self.description, **members}
+        return optional(**first, **members, icons=self.icons, _meta=self.meta)
 
 
 def listed(component: Listed, revision: str, runtime: Runtime) -> Json:
@@ -735,10 +726,8 @@ def check_importable(what: str, function: Any) -> None:
         reason = f"{name} is defined inside another function"
     elif module is None:
         reason = "it has no module"
-    elif (
-        module.__name__ == "__main__" and not module.__spec__ and getattr(module, "__file__", "<")[:1] == "<"
-    ):
-        reason = "its module has no file"
+    elif module.__name__ == "__main__" and not module.__spec__:
+        reason = "its module has no file" if getattr(module, "__file__", "<")[:1] == "<" else ""
     if reason:
         raise RegistrationError(
             f"{what}: a worker process (run_in='process') imports the function by its name, but {reason}. "

@@ -379,10 +379,7 @@ class Plan:
         return [step.function for part in self.parts for step in part.steps if step.is_question]
 
     def _fill(self, what: str, hints: Iterable[Hint]) -> Fills:
-        return tuple(
-            (name, self._number(f"{what}: {name}", annotation, default))
-            for name, annotation, default in hints
-        )
+        return tuple((name, self._number(f"{what}: {name}", hint, default)) for name, hint, default in hints)
 
     def _number(self, where: str, annotation: Any, default: Any) -> int:
         """Return the number of a parameter's value, after adding the steps that compute it."""

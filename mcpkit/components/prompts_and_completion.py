@@ -127,9 +127,8 @@ async def complete(
     if callable(completer):
         timeout = call.runtime.timeouts.call
         run = _run(completion, completer, (value, dict(arguments)), call)
-        values: list[str] = await run_limited(
-            run, call, CallLimits(TIMEOUT if timeout is None else timeout, None)
-        )
+        limits = CallLimits(TIMEOUT if timeout is None else timeout, None)
+        values: list[str] = await run_limited(run, call, limits)
         if len(values) > MOST_COUNTED:
             return {"values": values[:MOST], "hasMore": True}
     else:
@@ -218,8 +217,7 @@ class Completable(FunctionComponent, Listed):
         completers: dict[str, Completer] = {}
         parameters = self.signature.parameters
         for parameter in parameters:
-            marks = [mark for mark in parameter.metadata if isinstance(mark, Complete)]
-            if marks:
+            if marks := [mark for mark in parameter.metadata if isinstance(mark, Complete)]:
                 completers[parameter.name] = marks[-1].function
             elif choices := _choices(parameter.annotation):
                 completers[parameter.name] = choices
@@ -232,10 +230,8 @@ class Completable(FunctionComponent, Listed):
                     f"The arguments are: {', '.join(names) or 'none'}"
                 )
             completers[name] = completer
-        self._completers = {
-            name: Completion(f"{what}: argument {name!r}", completer)
-            for name, completer in completers.items()
-        }
+        known = completers.items()
+        self._completers = {name: Completion(f"{what}: argument {name!r}", each) for name, each in known}
         self._arguments = Arguments.of(self.signature)
         if self._arguments.mirrored:
             raise RegistrationError(
@@ -302,8 +298,7 @@ class Prompt(Completable):
         """Build the arguments from the type hints."""
         if self.signature.extra is not inspect.Parameter.empty:
             raise RegistrationError(
-                f"prompt {self.key!r}: clients need the name of each argument. "
-                "Replace **kwargs by named parameters"
+                f"prompt {self.key!r}: clients need the name of each argument. Replace **kwargs by named parameters"
             )
         super().build()
 
@@ -340,8 +335,7 @@ class Prompt(Completable):
             ArgumentsError: The arguments do not match the parameters.
             Exception: Raised by the function.
         """
-        kwargs = self.arguments.validate_strings(arguments)
-        messages = await self.run(kwargs, call, to_messages)
+        messages = await self.run(self.arguments.validate_strings(arguments), call, to_messages)
         return optional(description=self.description, messages=messages)
 
 

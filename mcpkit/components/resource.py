@@ -262,9 +262,8 @@ class ResourceTemplate(AnyResource, Completable):
         self.list_entries = list_entries
         self.entries_parameter: str | None = None
         if list_entries is not None:
-            self.entries_parameter = _principal_of_entries(
-                f"resource template {uri_template!r}", list_entries
-            )
+            what = f"resource template {uri_template!r}"
+            self.entries_parameter = _principal_of_entries(what, list_entries)
         self.written = uri_template
 
     @property
@@ -366,10 +365,8 @@ def _mime_type_of(returns: Any) -> str | None:
     from ..content import media_types
     from ..content.iterators_and_third_party_values import renderer
 
-    while (origin := get_origin(returns)) in (Annotated, Awaitable, Coroutine) and (
-        inner := get_args(returns)
-    ):
-        returns = inner[0 if origin is Annotated else -1]
+    while (origin := get_origin(returns)) in (Annotated, Awaitable, Coroutine) and get_args(returns):
+        returns = get_args(returns)[0 if origin is Annotated else -1]
     kind: Any = origin or returns
     # An author may have registered a renderer of a class, and its content has media types of its own.
     if not _is_a(kind, object) or getattr(kind, "__mcp_content__", False) or renderer(kind) is not None:

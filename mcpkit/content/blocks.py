@@ -239,9 +239,8 @@ class Text(Content):
             uri: URI of the resource.
             mime_type: Media type of the resource; None for `text/plain`.
         """
-        return self._with_meta(
-            {"uri": uri, "mimeType": mime_type or media_types.PLAIN_TEXT, "text": checked(self.text)}
-        )
+        mime_type = mime_type or media_types.PLAIN_TEXT
+        return self._with_meta({"uri": uri, "mimeType": mime_type, "text": checked(self.text)})
 
 
 class TypedText(Text):

@@ -14,7 +14,7 @@ from binascii import a2b_base64
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from functools import lru_cache
 from inspect import iscoroutinefunction
-from itertools import islice
+from itertools import chain, islice
 from operator import attrgetter, methodcaller
 from typing import Any, Final, TypeGuard, cast
 
@@ -125,10 +125,8 @@ def take_items(iterator: Iterator[Any], kind: Any = None, limit: int = MAX_ITEMS
 
 def is_file(kind: Any) -> bool:
     """Return whether values of a class are open files, on disk or in memory."""
-    return issubclass(kind, io.IOBase) or (kind.__module__, kind.__name__) == (
-        "tempfile",
-        "_TemporaryFileWrapper",
-    )
+    names = (kind.__module__, kind.__name__)
+    return issubclass(kind, io.IOBase) or names == ("tempfile", "_TemporaryFileWrapper")
 
 
 def read_file(file: Any) -> str | bytes:
@@ -200,11 +198,9 @@ def encode_unknown(value: Any) -> Any:
         TypeError: There is no encoder.
         Exception: Raised by the encoder.
     """
-    encode = encoder(type(value))
-    if encode is None:
-        cls = type(value).__name__
+    if (encode := encoder(type(value))) is None:
         raise TypeError(
-            f"a {cls} cannot be converted to JSON; register its class with mcpkit.types.json_type"
+            f"a {type(value).__name__} cannot be converted to JSON; register its class with mcpkit.types.json_type"
         )
     return encode(value)
 
@@ -259,9 +255,8 @@ def _duration(nanoseconds: int) -> str:
 
 def _only_counts_rows(index: Any) -> bool:
     """Return whether a pandas index has no information but the number of a row."""
-    return (
-        type(index).__name__ == "RangeIndex" and index.name is None and index.start == 0 and index.step == 1
-    )
+    is_range = type(index).__name__ == "RangeIndex" and index.name is None
+    return is_range and index.start == 0 and index.step == 1
 
 
 def _pandas_records(frame: Any) -> Any:
@@ -291,9 +286,8 @@ def _sqlalchemy_columns(instance: Any) -> Json:
 
 def is_struct(cls: object) -> bool:
     """Return whether an object is a class of attrs or msgspec."""
-    return isinstance(cls, type) and (
-        hasattr(cls, "__attrs_attrs__") or hasattr(cls, "__struct_encode_fields__")
-    )
+    has_fields = hasattr(cls, "__attrs_attrs__") or hasattr(cls, "__struct_encode_fields__")
+    return isinstance(cls, type) and has_fields
 
 
 def attrs_fields(instance: Any) -> Json:
@@ -323,13 +317,10 @@ _ENCODERS: dict[tuple[str, str], Encode] = {
     ("numpy", "ndarray"): _numpy_array,
     ("pandas", "Timestamp"): methodcaller("isoformat"),
     ("pandas", "Timedelta"): lambda value: _duration(value.value),
-    ("pandas", "NaTType"): lambda _: None,
-    ("pandas", "NAType"): lambda _: None,
+    **{("pandas", name): lambda _: None for name in ("NaTType", "NAType")},
     ("pandas", "Period"): str,
     ("pandas", "Interval"): lambda value: {"left": value.left, "right": value.right, "closed": value.closed},
-    ("pandas", "Series"): methodcaller("tolist"),
-    ("pandas", "Index"): methodcaller("tolist"),
-    ("pandas", "ExtensionArray"): methodcaller("tolist"),
+    **{("pandas", name): methodcaller("tolist") for name in ("Series", "Index", "ExtensionArray")},
     ("pandas", "DataFrame"): _pandas_records,
     ("polars", "DataFrame"): methodcaller("to_dicts"),
     ("polars", "Series"): methodcaller("to_list"),
@@ -488,11 +479,8 @@ def _polars_table(table: Any) -> TypedText | None:
 
 _RENDERERS: dict[str, Make] = {
     "matplotlib.figure.Figure": _figure,
-    "pandas.DataFrame": _pandas_table,
-    "pandas.Series": _pandas_table,
-    "polars.DataFrame": _polars_table,
-    "polars.LazyFrame": _polars_table,
-    "polars.Series": _polars_table,
+    **dict.fromkeys(("pandas.DataFrame", "pandas.Series"), _pandas_table),
+    **dict.fromkeys(("polars.DataFrame", "polars.LazyFrame", "polars.Series"), _polars_table),
 }
 
 # IPython's methods, the most useful for a model first.
@@ -514,18 +502,16 @@ _BUNDLE_TYPES = (
 def _display(value: Any) -> Image | TypedText | None:
     """Return the best representation of an object with display methods of IPython, or None."""
     kind = cast("Any", type(value))
+    bundle: Any = None
     if hasattr(kind, "_repr_mimebundle_"):
         bundle = _without_metadata(value._repr_mimebundle_(include=None, exclude=None))
-        for mime_type in _BUNDLE_TYPES if isinstance(bundle, Mapping) else ():
-            content = _representation(mime_type, cast("Mapping[str, Any]", bundle).get(mime_type))
-            if content is not None:
-                return content
-    for name, mime_type in _DISPLAY_METHODS.items():
-        if hasattr(kind, name):
-            content = _representation(mime_type, getattr(value, name)())
-            if content is not None:
-                return content
-    return None
+    members = cast("Json", bundle) if isinstance(bundle, Mapping) else {}
+    in_bundle = ((each, members.get(each)) for each in _BUNDLE_TYPES)
+    methods = (
+        (each, getattr(value, name)()) for name, each in _DISPLAY_METHODS.items() if hasattr(kind, name)
+    )
+    contents = (_representation(mime_type, data) for mime_type, data in chain(in_bundle, methods))
+    return next((content for content in contents if content is not None), None)
 
 
 def _without_metadata(representation: Any) -> Any:

@@ -107,8 +107,7 @@ def _is_level_json(level: list[Any], levels: int) -> bool:
 
 def member_name(value: Any) -> str:
     """Return a scalar key as the name of a member of a JSON object."""
-    name: str = next(iter(from_json(to_json({value: None}))))
-    return name
+    return str(next(iter(from_json(to_json({value: None})))))
 
 
 def text_of(data: Any) -> str:
@@ -256,14 +255,12 @@ def _fail(place: str, error: Exception) -> NoReturn:
         raise error
     if isinstance(error, ContentError):
         raise OutputError(f"{place} cannot be sent: {error}") from None
-    reason = None
     if isinstance(error, NoFormError):
-        reason = str(error)
-    elif any(words in (exception_text(error) or "") for words in _TOO_DEEP):
+        raise OutputError(f"{place} cannot be converted to JSON: {error}") from None
+    if any(words in (exception_text(error) or "") for words in _TOO_DEEP):
         reason = f"it contains itself, or more than {MAX_DEPTH} levels of arrays and objects"
-    if reason is None:
-        raise OutputError(unreadable(place, error)) from error
-    raise OutputError(f"{place} cannot be converted to JSON: {reason}") from None
+        raise OutputError(f"{place} cannot be converted to JSON: {reason}") from None
+    raise OutputError(unreadable(place, error)) from error
 
 
 # Conversions of values of a class, and of classes derived from it, to plainer values.
@@ -432,10 +429,8 @@ class _Converter:
         if cls.__pydantic_decorators__.model_serializers:
             return self._convert(serializer.to_python(value, by_alias=True))
         members: Json = {}
-        for name in (
-            *getattr(cls, "__pydantic_fields__", ()),
-            *getattr(cls, "__pydantic_computed_fields__", ()),
-        ):
+        computed = getattr(cls, "__pydantic_computed_fields__", ())
+        for name in (*getattr(cls, "__pydantic_fields__", ()), *computed):
             self._path.append(name)
             members |= serializer.to_python(value, include={name}, by_alias=True, warnings=False)
             self._path.pop()
@@ -462,9 +457,12 @@ class _Converter:
             self._refuse(f"{name}; raise it instead of returning it")
         if inspect.isawaitable(value):
             _close_coroutines(self._root)
-            remedy = "await it first, several with `asyncio.gather(...)`"
-            if len(self._path) == 1:
-                remedy = "write `return await ...`"
+            is_whole = len(self._path) == 1
+            remedy = (
+                "write `return await ...`"
+                if is_whole
+                else "await it first, several with `asyncio.gather(...)`"
+            )
             self._refuse(f"{name} that was not awaited; {remedy}")
         if hasattr(kind, "__aiter__"):
             self._refuse(
@@ -532,11 +530,8 @@ def rewritten(value: Any, rewrites: Mapping[str, Rewrite], children: Collection[
     kind = value.get("type")
     if not isinstance(kind, str):  # a mapping of names to schemas
         return {name: rewritten(item, rewrites, children) for name, item in value.items()}
-    node = {
-        key: rewritten(item, rewrites, children) if key in children else item for key, item in value.items()
-    }
-    rewrite = rewrites.get(kind)
-    built = node if rewrite is None else rewrite(node)
+    node = value | {key: rewritten(value[key], rewrites, children) for key in value.keys() & children}
+    built = rewrites[kind](node) if kind in rewrites else node
     if "keys_schema" in value and "keys" in rewrites:
         return rewrites["keys"]({"mapping": built, "keys_schema": value["keys_schema"]})
     return built

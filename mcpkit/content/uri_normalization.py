@@ -42,7 +42,9 @@ def in_ascii(uri: str) -> str:
     Raises:
         UnicodeEncodeError: There is a lone surrogate.
     """
-    return uri if uri.isascii() else re.sub(_NOT_ASCII, _escaped, uri)
+    if uri.isascii():
+        return uri
+    return re.sub(_NOT_ASCII, lambda found: "%" + found[0].encode().hex("%").upper(), uri)
 
 
 def normalized(uri: str) -> str:
@@ -69,7 +71,9 @@ def normalized_twice(uri: str) -> tuple[str, str]:
                 number = port[1:].lstrip("0") or port[1:2]
                 port = f":{number}" if number and number != _DEFAULT_PORTS[scheme] else ""
             if scheme in _CASELESS_HOSTS:
-                host = re.sub(_NOT_ASCII_ESCAPES, _unescaped, host)
+                host = re.sub(
+                    _NOT_ASCII_ESCAPES, lambda found: bytes.fromhex(found[0].replace("%", "")).decode(), host
+                )
                 if len(host) <= _LONGEST_HOST:
                     host = ".".join(map(_in_punycode, host.split(".")))
             user, host = (_with_large_escapes(in_ascii(each)) for each in (user, host))
@@ -101,8 +105,7 @@ def spellings(uri: str) -> tuple[str, ...]:
 @lru_cache(1024)
 def template_spellings(template: str) -> tuple[str, ...]:
     """Return the same for a URI template, of which only the literal parts are normalized."""
-    own = normalized_template(template)
-    return tuple(dict.fromkeys((own, *spellings(template)[1:])))
+    return tuple(dict.fromkeys((normalized_template(template), *spellings(template)[1:])))
 
 
 def normalized_template(template: str) -> str:
@@ -121,22 +124,13 @@ def normalized_template(template: str) -> str:
         begins, expression = expressions[int(found[2])]
         return found[1].removesuffix(begins) + expression
 
-    text = normalized(re.sub(_EXPRESSION, fenced, template))
-    return re.sub(_FENCED, restored, text)
+    return re.sub(_FENCED, restored, normalized(re.sub(_EXPRESSION, fenced, template)))
 
 
 def _groups(pattern: str, text: str) -> tuple[str, ...]:
     found = re.fullmatch(pattern, text, re.DOTALL)
     assert found is not None, "the pattern matches any text"
     return found.groups()
-
-
-def _escaped(found: re.Match[str]) -> str:
-    return "%" + found[0].encode().hex("%").upper()
-
-
-def _unescaped(found: re.Match[str]) -> str:
-    return bytes.fromhex(found[0].replace("%", "")).decode()
 
 
 def _with_large_escapes(text: str) -> str:

@@ -122,9 +122,10 @@ class _Slot:
         self.name = variable.name
         self.separator = operator.separator if variable.is_exploded else ""
         self._prefix = variable.prefix
-        allows_slash = operator.allows_reserved or operator.is_named
-        forbidden = _TRAVERSAL if allows_slash else _TRAVERSAL_OR_SLASH
-        self._forbidden = None if is_unsafe else re.compile(forbidden)
+        has_slashes = operator.allows_reserved or operator.is_named
+        self._forbidden = (
+            None if is_unsafe else re.compile(_TRAVERSAL if has_slashes else _TRAVERSAL_OR_SLASH)
+        )
 
     def read(self, raw: str) -> str | list[str] | None:
         """Return the decoded value, or None where it is not allowed."""
@@ -233,11 +234,8 @@ class UriTemplate:
         tokens = _tokens(parts, unsafe)
         self._pattern = re.compile(_pattern(template, tokens), re.DOTALL)
         self._normalized: re.Pattern[str] | None = None
-        self._readers = [
-            token.slot if isinstance(token, _Hole) else token
-            for token in tokens
-            if not isinstance(token, str)
-        ]
+        readers = (token for token in tokens if not isinstance(token, str))
+        self._readers = [each.slot if isinstance(each, _Hole) else each for each in readers]
 
     def __repr__(self) -> str:
         return f"UriTemplate({self.template!r})"

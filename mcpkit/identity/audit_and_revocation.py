@@ -465,8 +465,7 @@ class Revocations:
                     self._add(_read(stored.value))
             except OSError:
                 logger.exception(
-                    "the shared store does not answer: the list of revoked users could not be read; "
-                    "mcpkit tries again"
+                    "the shared store does not answer: the list of revoked users could not be read; mcpkit tries again"
                 )
                 await asyncio.sleep(_RETRY_DELAY)
             else:

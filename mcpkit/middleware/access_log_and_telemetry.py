@@ -120,12 +120,6 @@ class Timing:
         return result
 
 
-def error_type_of(error: BaseException) -> str:
-    """Return the name of an exception's class, with its module unless that is Python's own."""
-    kind = type(error)
-    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
-
-
 class AccessLog(Timing):
     """Logs each request when it has ended, as one line, and as attributes of the log record.
 
@@ -154,7 +148,9 @@ class AccessLog(Timing):
         target = None if target is None else target[:_MAX_LENGTH]
         client = ctx.client.info.get("name")
         attempt = None if ctx.task is None else ctx.task.attempt
-        error_type = None if timed.error is None else error_type_of(timed.error)
+        kind = type(timed.error)
+        module = "" if kind.__module__ == "builtins" else f"{kind.__module__}."
+        error_type = None if timed.error is None else f"{module}{kind.__qualname__}"
         milliseconds = round(timed.seconds * 1000, 3)
         extra = {
             "mcp_method": method,
@@ -211,9 +207,8 @@ class Telemetry(AuditMeter, TaskMeter):
         try:
             from opentelemetry import context, metrics, propagate, trace
         except ImportError as error:
-            raise ImportError(
-                missing_package("Telemetry", "OpenTelemetry", "otel"), name=error.name
-            ) from error
+            problem = missing_package("Telemetry", "OpenTelemetry", "otel")
+            raise ImportError(problem, name=error.name) from error
         self._context = context
         self._trace = trace
         self._propagate = propagate
@@ -313,19 +308,20 @@ class Telemetry(AuditMeter, TaskMeter):
         Args:
             known_tokens: Returns the server's count.
         """
+
+        def observe(_: CallbackOptions) -> Iterable[Observation]:
+            from opentelemetry.metrics import Observation
+
+            yield Observation(sum(count() for count in self._known_tokens))
+
         self._known_tokens.append(known_tokens)
         if len(self._known_tokens) == 1:
             self._meter.create_observable_counter(
                 "mcpkit.auth.known_tokens",
-                callbacks=[self._observe_known_tokens],
+                callbacks=[observe],
                 unit="{request}",
                 description="Requests with access tokens that had been verified before.",
             )
-
-    def _observe_known_tokens(self, _: CallbackOptions) -> Iterable[Observation]:
-        from opentelemetry.metrics import Observation
-
-        yield Observation(sum(count() for count in self._known_tokens))
 
     def verified(self, outcome: str, seconds: float) -> None:
         """Record a token verification.
@@ -373,15 +369,10 @@ class Telemetry(AuditMeter, TaskMeter):
             return
         self._has_task_gauges = True
         self._add_task_gauge("ready", "{task}", "Tasks that are ready to run.", lambda each: each.ready)
-        self._add_task_gauge(
-            "held",
-            "{task}",
-            "Tasks that are running, wait for an answer, or are scheduled for later.",
-            lambda each: each.held,
-        )
-        self._add_task_gauge(
-            "age", "s", "Time that the oldest task has been ready to run.", lambda each: each.oldest, max
-        )
+        description = "Tasks that are running, wait for an answer, or are scheduled for later."
+        self._add_task_gauge("held", "{task}", description, lambda each: each.held)
+        description = "Time that the oldest task has been ready to run."
+        self._add_task_gauge("age", "s", description, lambda each: each.oldest, max)
 
     def _add_task_gauge(
         self,
@@ -400,9 +391,7 @@ class Telemetry(AuditMeter, TaskMeter):
             for tasks in tuple(self._task_queues):
                 for tool, stats in tasks.waiting():
                     found.setdefault(tool, []).append(value(stats))
-            return [
-                Observation(combine(values), {"gen_ai.tool.name": tool}) for tool, values in found.items()
-            ]
+            return [Observation(combine(each), {"gen_ai.tool.name": tool}) for tool, each in found.items()]
 
         self._meter.create_observable_gauge(
             f"mcpkit.task.queue.{name}", callbacks=[observe], unit=unit, description=description

@@ -100,8 +100,7 @@ class RateLimit:
         supported = [method for method in METHODS if method not in UNWRAPPED]
         if unknown := set(methods or ()).difference(supported):
             raise ValueError(
-                f"methods: {min(unknown)!r} is not a method that can be limited. Supported are "
-                f"{', '.join(supported)}"
+                f"methods: {min(unknown)!r} is not a method that can be limited. Supported are {', '.join(supported)}"
             )
         self.rate = rate
         self.burst = burst
@@ -157,11 +156,8 @@ class RateLimit:
         middleware = getattr(server, "middleware", None)
         hooks = middleware.hooks if isinstance(middleware, MiddlewareStack) else ()
         about = self.rate, self.burst, sorted(self.methods)
-        equal = [
-            each
-            for _, each in hooks
-            if isinstance(each, RateLimit) and (each.rate, each.burst, sorted(each.methods)) == about
-        ]
+        limits = [each for _, each in hooks if isinstance(each, RateLimit)]
+        equal = [each for each in limits if (each.rate, each.burst, sorted(each.methods)) == about]
         number = equal.index(self) if self in equal else 0
         return hashlib.sha256(repr((about, number)).encode()).hexdigest()[:16]
 
@@ -349,5 +345,4 @@ def _advice(request: Request) -> str:
     properties: Mapping[str, Any] = tool.schemas(request.ctx.protocol_version)[0].get("properties", {})
     if not properties:
         return "The tool has no arguments to limit its result. Do without it."
-    names = ", ".join(list(properties)[:_MAX_NAMES])
-    return f"Request less data with its arguments: {names}"
+    return f"Request less data with its arguments: {', '.join(list(properties)[:_MAX_NAMES])}"

@@ -243,9 +243,8 @@ class ResourceDir:
         if not os.path.isdir(self._root):
             yield self._prefix
             yield None
-            raise FileNotFoundError(
-                errno.ENOENT, "the folder of resource_dir was removed; create it again", self._root
-            )
+            problem = "the folder of resource_dir was removed; create it again"
+            raise FileNotFoundError(errno.ENOENT, problem, self._root)
 
     def _inside(self, path: str) -> list[str] | None:
         """Return the parts of the real path below the folder; None if it is outside or hidden."""
@@ -315,9 +314,8 @@ if sys.platform == "win32":
         try:
             is_same = os.path.samestat(os.fstat(descriptor), os.stat(path))
             if not is_same or os.path.realpath(path) != path:
-                raise FileNotFoundError(
-                    errno.ENOENT, "the file was replaced while it was opened; read it again", path
-                )
+                problem = "the file was replaced while it was opened; read it again"
+                raise FileNotFoundError(errno.ENOENT, problem, path)
         except OSError:
             os.close(descriptor)
             raise

@@ -200,10 +200,9 @@ class Arguments:
         # Hosts send empty strings for fields that were not filled in.
         optional = properties.keys() - self.schema.get("required", ())
         if blank := {name for name, text in arguments.items() if text in ("", [""]) and name in optional}:
+            given = {name: parsed[name] for name in blank}
             try:
-                self._validator.validate_python(
-                    {name: parsed[name] for name in blank}, by_alias=True, by_name=False
-                )
+                self._validator.validate_python(given, by_alias=True, by_name=False)
             except ValidationError as error:
                 parsed = without(parsed, *blank.intersection(_failed(error) or blank))
         return self.validate(parsed)

@@ -192,9 +192,8 @@ class _AuthorReader(Reader):
             return
         found = list(super().read(schema, value, steps, is_hidden))
         if "if" in schema:
-            fits = self._checked.fits_part(schema["if"], value)
-            consequence = schema.get("then" if fits else "else", True)
-            found += self.read(consequence, value, steps, is_hidden)
+            branch = "then" if self._checked.fits_part(schema["if"], value) else "else"
+            found += self.read(schema.get(branch, True), value, steps, is_hidden)
         yield from found
         if not found:
             rules = without(schema, *_READ) or without(schema, "$defs", "definitions")

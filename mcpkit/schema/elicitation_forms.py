@@ -22,11 +22,11 @@ from ..content.blocks import path
 from ..content.iterators_and_third_party_values import is_struct
 from ..content.json_encoding import check_sendable
 from ..protocol.jsonrpc import Json, is_array, is_object, without
-from . import patterns_and_formats
 from .argument_validation_and_repair import Arguments, from_validator
 from .fast_path_for_builtin_types import describe
 from .function_signatures import Parameter, empty, key_parameters, parameter
 from .json_schema import inlined, published, target
+from .patterns_and_formats import format_schema
 from .pydantic_validators import validator_of
 from .validation_errors import expected, is_secret, problems
 from .value_validators import validator
@@ -251,9 +251,7 @@ def _without_null(schema: Json) -> tuple[Json, bool]:
 def _without_local(schema: Json) -> Json:
     """Return a schema without times that have no offset, as forms have no unions."""
     for branch in schema.get("anyOf", ()):
-        if "format" in branch and schema["anyOf"] == patterns_and_formats.format_schema(branch["format"]).get(
-            "anyOf"
-        ):
+        if "format" in branch and schema["anyOf"] == format_schema(branch["format"]).get("anyOf"):
             return {**branch, **without(schema, "anyOf")}
     return schema
 
@@ -503,6 +501,8 @@ def _of_type(annotation: Any) -> Form:
         return _of_parameters(name, [parameter(_VALUE, annotation)], itemgetter(_VALUE), has_fields=False)
     if _is_pydantic(annotation) or is_struct(annotation):
         return _of_model(annotation, name)
+    from dataclasses import MISSING, InitVar
+
     try:
         if is_typeddict(annotation):
             return _of_parameters(name, key_parameters(annotation), lambda values: values)
@@ -512,22 +512,15 @@ def _of_type(annotation: Any) -> Form:
             f"{name}: the type hint {error.name!r} is not defined; define it in the module of the class, "
             "not inside a function, and import it outside `if TYPE_CHECKING`"
         ) from error
-    arguments = [
-        _argument(annotation, written, hints.get(written.name, empty))
-        for written in inspect.signature(annotation).parameters.values()
-    ]
+    arguments: list[Parameter] = []
+    for written in inspect.signature(annotation).parameters.values():
+        hint: Any = hints.get(written.name, empty)
+        hint = typing.cast("Any", hint).type if isinstance(hint, InitVar) else hint
+        field = getattr(annotation, "__dataclass_fields__", {}).get(written.name)
+        has_factory = field is not None and field.default_factory is not MISSING
+        default = empty if has_factory else written.default
+        arguments.append(parameter(written.name, hint, default, may_be_omitted=has_factory))
     return _of_parameters(name, arguments, lambda values: annotation(**values))
-
-
-def _argument(cls: Any, written: inspect.Parameter, hint: Any) -> Parameter:
-    from dataclasses import MISSING, InitVar
-
-    if isinstance(hint, InitVar):
-        hint = typing.cast("Any", hint).type
-    field = getattr(cls, "__dataclass_fields__", {}).get(written.name)
-    if field is not None and field.default_factory is not MISSING:
-        return parameter(written.name, hint, may_be_omitted=True)
-    return parameter(written.name, hint, written.default)
 
 
 def _of_parameters(

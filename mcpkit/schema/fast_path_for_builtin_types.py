@@ -162,9 +162,8 @@ def _mapping(key: Any, value: Any) -> Described:
         raise NotPlainError
     item = describe_plain(value)
     schema = {"type": "object", "additionalProperties": item.schema or True}
-    return Described(
-        schema, value_validators.mapping(value_validators.string(), item.core), is_plain=item.is_plain
-    )
+    core = value_validators.mapping(value_validators.string(), item.core)
+    return Described(schema, core, is_plain=item.is_plain)
 
 
 def _typed_dict(cls: Any) -> Described:
@@ -200,9 +199,8 @@ def _annotated(annotation: Any) -> Described:
         elif type(item).__module__ == "annotated_types":
             constraints |= _constraints(item)
         elif type(item).__name__ == "FieldInfo":
-            attributes = {
-                name: value for name, value in item.asdict()["attributes"].items() if value is not None
-            }
+            given = item.asdict()["attributes"].items()
+            attributes = {name: value for name, value in given if value is not None}
             if attributes.keys() - {"title", "description", "default", "default_factory", "repr"}:
                 raise NotPlainError
             notes |= {name: attributes[name] for name in ("title", "description") if name in attributes}

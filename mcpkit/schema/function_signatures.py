@@ -321,9 +321,8 @@ def head(fn: Callable[..., Any]) -> Head:
     while isinstance(partial, functools.partial):
         bound.update(partial.keywords)
         partial = partial.func
-    return Head(
-        name, function, tuple(signature.parameters.values()), _hints(function, name), frozenset(bound)
-    )
+    parameters = tuple(signature.parameters.values())
+    return Head(name, function, parameters, _hints(function, name), frozenset(bound))
 
 
 class Signature(NamedTuple):
@@ -452,8 +451,7 @@ def _refuse_unnamed(name: str, function: Any, written: inspect.Parameter, last: 
     owner = getattr(function, "__qualname__", "").rpartition(".")[0]
     if written.name == "self" and written.annotation is empty and owner and not owner.endswith("<locals>"):
         raise RegistrationError(
-            f"{name}: it is a method without its instance; use the decorator from mcpkit "
-            "and include(...) an instance"
+            f"{name}: it is a method without its instance; use the decorator from mcpkit and include(...) an instance"
         )
 
 

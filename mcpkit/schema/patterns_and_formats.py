@@ -84,9 +84,8 @@ def matches(pattern: str) -> Callable[[Any], bool]:
     Raises:
         RegistrationError: See `linear_pattern`.
     """
-    return SchemaValidator(
-        core_schema.str_schema(pattern=linear_pattern(pattern), strict=True)
-    ).isinstance_python
+    core = core_schema.str_schema(pattern=linear_pattern(pattern), strict=True)
+    return SchemaValidator(core).isinstance_python
 
 
 # --- Formats

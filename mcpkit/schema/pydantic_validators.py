@@ -80,15 +80,17 @@ def validating(core: CoreSchema, of_node: Callable[[Node], Described | None]) ->
     """
 
     def foreign(node: Node) -> Any:
-        found = of_node(node)
-        if found is not None:
+        if (found := of_node(node)) is not None:
             return found.core
-        return _strict(node) if node["type"] == "lax-or-strict" else node
+        if node["type"] != "lax-or-strict":
+            return node
+        # Of a defaultdict, and before pydantic 2.14 of an OrderedDict, the strict schema expects an instance, and
+        # validates its items again.
+        lax, strict = node["lax_schema"], node["strict_schema"]
+        is_twice = lax["type"] in ("function-wrap", "function-after") and strict["type"] == "chain"
+        return lax if is_twice else strict
 
-    rewrites = {
-        **_REWRITES,
-        **dict.fromkeys(("is-instance", "fraction", "lax-or-strict"), _replaced(foreign)),
-    }
+    rewrites = _REWRITES | dict.fromkeys(("is-instance", "fraction", "lax-or-strict"), _replaced(foreign))
     named = {each["ref"]: each for each in cast("Node", core).get("definitions", ())}
 
     def definition(reference: Node) -> Any:
@@ -131,9 +133,8 @@ def scheme_pattern(schemes: list[str]) -> str:
 
 def _url(node: Node) -> CoreSchema:
     constraints = {"pattern": scheme_pattern(node["allowed_schemes"])} if node.get("allowed_schemes") else {}
-    return core_schema.chain_schema(
-        [value_validators.string(**constraints), value_validators.formatted("uri"), _bare(node)]
-    )
+    text = value_validators.string(**constraints)
+    return core_schema.chain_schema([text, value_validators.formatted("uri"), _bare(node)])
 
 
 def decimal_pattern(schema: Mapping[str, Any]) -> str:
@@ -191,22 +192,9 @@ def _after(node: Node) -> Any:
     if coding is not None:
         return value_validators.base64_bytes(core_schema.bytes_schema(), is_url_safe=coding == "base64url")
     # The class also reads a zone, as in "fe80::1%eth0", which is no part of an address in JSON Schema.
-    is_ipv6 = node["function"]["function"] is IPv6Address
-    return (
-        core_schema.chain_schema([value_validators.formatted("ipv6"), cast("CoreSchema", node)])
-        if is_ipv6
-        else node
-    )
-
-
-def _strict(node: Node) -> Any:
-    # Of a defaultdict, and before pydantic 2.14 of an OrderedDict, the strict schema expects an instance, and validates
-    # its items again.
-    is_twice = (
-        node["lax_schema"]["type"] in ("function-wrap", "function-after")
-        and node["strict_schema"]["type"] == "chain"
-    )
-    return node["lax_schema"] if is_twice else node["strict_schema"]
+    if node["function"]["function"] is not IPv6Address:
+        return node
+    return core_schema.chain_schema([value_validators.formatted("ipv6"), cast("CoreSchema", node)])
 
 
 def _union(node: Node) -> Any:
@@ -340,16 +328,13 @@ def _core(schema: Json) -> CoreSchema:
         if keyword in schema:
             return value_validators.in_order([_core(part) for part in schema[keyword]])
     if "const" in schema or "enum" in schema:
-        return value_validators.one_of(
-            [(choice, choice) for choice in schema.get("enum", [schema.get("const")])]
-        )
+        choices = schema.get("enum", [schema.get("const")])
+        return value_validators.one_of([(choice, choice) for choice in choices])
     kind = schema.get("type")
     if is_array(kind):
         return value_validators.in_order([_core({**schema, "type": each}) for each in kind])
-    constraints = {
-        name: schema[key] for name, key in value_validators.CONSTRAINTS.get(kind, {}).items() if key in schema
-    }
-    return _KINDS[kind](schema, constraints)
+    keywords = value_validators.CONSTRAINTS.get(kind, {})
+    return _KINDS[kind](schema, {name: schema[key] for name, key in keywords.items() if key in schema})
 
 
 def _string(schema: Json, constraints: Json) -> CoreSchema:
@@ -371,9 +356,8 @@ def _array(schema: Json, constraints: Json) -> CoreSchema:
         # A tuple of this package has as many items as types, but for those with a default at its end.
         each = [_core(item) for item in prefix]
         lengths = range(schema.get("minItems", 0), len(each) + 1)
-        core = value_validators.array(
-            value_validators.in_order([core_schema.tuple_schema(each[:length]) for length in lengths])
-        )
+        tuples = [core_schema.tuple_schema(each[:length]) for length in lengths]
+        core = value_validators.array(value_validators.in_order(tuples))
     return value_validators.unique(core) if schema.get("uniqueItems") else core
 
 
@@ -471,12 +455,7 @@ def bounded(core: CoreSchema) -> CoreSchema:
     if not unions:
         return core
     among = sum(len(choices_of(union)) for union in unions)
-    selections: dict[int, _Selection] = {}
-    for union in unions:
-        choices = [
-            (_kind(choice, definitions), _members(choice, definitions)) for choice in choices_of(union)
-        ]
-        selections[id(union)] = _Selection(choices, among)
+    selections = {id(union): _Selection(choices_of(union), definitions, among) for union in unions}
 
     def replace(value: Any) -> Any:
         copy = copied(value, replace, _NO_VALUES)
@@ -550,10 +529,8 @@ def _members(node: Node, definitions: Mapping[str, Node]) -> frozenset[Any]:
         if each["type"] in _FIELDS:
             fields: Any = each["fields"]
             named = fields.items() if is_object(fields) else [(field["name"], field) for field in fields]
-            return frozenset(
-                alias if isinstance(alias := field.get("validation_alias"), str) else name
-                for name, field in named
-            )
+            aliases = ((name, field.get("validation_alias")) for name, field in named)
+            return frozenset(alias if isinstance(alias, str) else name for name, alias in aliases)
     return frozenset()
 
 
@@ -567,13 +544,16 @@ class _Selection:
     """Tries the choices of a union for a value, once.
 
     Args:
-        choices: For each choice, the kind of value that it accepts, and its known members of an object.
+        choices: The choices.
+        definitions: The definitions of the core schema.
         among: Number of choices of all recursive unions.
     """
 
-    def __init__(self, choices: list[tuple[str | None, frozenset[Any]]], among: int) -> None:
+    def __init__(self, choices: list[Node], definitions: Mapping[str, Node], among: int) -> None:
+        known = [(_kind(choice, definitions), _members(choice, definitions)) for choice in choices]
+        # By kind of value: the choices that accept it, each with the members of an object that it knows.
         self._choices = {
-            kind: [(index, members) for index, (own, members) in enumerate(choices) if own in (kind, None)]
+            kind: [(index, members) for index, (own, members) in enumerate(known) if own in (kind, None)]
             for kind in ("array", "object")
         }
         self._among = among

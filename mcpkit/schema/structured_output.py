@@ -82,9 +82,8 @@ class Output:
         if get_origin(annotation) in _ITERATORS:
             item = (*get_args(annotation), Any)[0]
             annotation = list[item]  # type: ignore[valid-type]  # the items are sent
-        if _may_be_content(annotation) or any(
-            getattr(part, "__mcp_content__", False) for part in _parts(annotation)
-        ):
+        has_content = any(getattr(part, "__mcp_content__", False) for part in _parts(annotation))
+        if has_content or _may_be_content(annotation):
             return None
         try:
             described = describe(annotation, "serialization")

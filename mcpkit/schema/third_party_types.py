@@ -223,10 +223,8 @@ def _restored(core: Any, fields: Mapping[str, _Aliases], aliases: _Aliases) -> A
     elif isinstance(core.get("name"), str) and "schema" in core:
         aliases = fields.get(core["name"], {})
     if kind in ("model-fields", "typed-dict"):
-        inner: Any = {
-            name: _restored(field, {}, fields.get(name, {})) for name, field in core["fields"].items()
-        }
-        return {**core, "fields": inner}
+        inner = core["fields"].items()
+        return {**core, "fields": {name: _restored(field, {}, fields.get(name, {})) for name, field in inner}}
     return copied(core, lambda inner: _restored(inner, fields, aliases), ("metadata", "config", "cls"))
 
 
@@ -271,9 +269,8 @@ def _nanoseconds(text: str) -> int:
 
 
 def _duration(cls: Any) -> _Form:
-    return {"type": "string", "pattern": patterns_and_formats.EXACT_DURATION}, lambda text: cls(
-        _nanoseconds(text), "ns"
-    )
+    schema = {"type": "string", "pattern": patterns_and_formats.EXACT_DURATION}
+    return schema, lambda text: cls(_nanoseconds(text), "ns")
 
 
 def _range(numbers: list[int]) -> range:

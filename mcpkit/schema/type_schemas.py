@@ -51,13 +51,9 @@ class _Key:
         self._parts = (*map(id, json_schema.json_types.values()), self._split(annotation))
 
     def _split(self, annotation: Any) -> Any:
-        arguments = get_args(annotation)
-        is_class = isinstance(annotation, type) and get_origin(annotation) is None
-        return (
-            id(annotation)
-            if is_class or not arguments
-            else (get_origin(annotation), *map(self._split, arguments))
-        )
+        arguments, origin = get_args(annotation), get_origin(annotation)
+        is_class = isinstance(annotation, type) and origin is None
+        return id(annotation) if is_class or not arguments else (origin, *map(self._split, arguments))
 
     def __hash__(self) -> int:
         return hash(self._parts)
@@ -83,9 +79,8 @@ def _cached(key: _Key, mode: Mode) -> Described:
             "the module of the class"
         ) from error
     except PydanticInvalidForJsonSchema as error:
-        raise RegistrationError(
-            f"{named(annotation)} cannot be converted to JSON; use another type"
-        ) from error
+        problem = f"{named(annotation)} cannot be converted to JSON; use another type"
+        raise RegistrationError(problem) from error
     except RegistrationError:
         raise
     except Exception as error:  # of pydantic, or of the author's classes and metadata
@@ -449,5 +444,4 @@ class _Generator(GenerateJsonSchema):
         if function in json_schema.KINDS:
             return {"type": json_schema.KINDS[function]}
         # pydantic's own follow the type; an author's function without annotation may return any value.
-        module = getattr(function, "__module__", None) or "pydantic"
-        return None if module.startswith("pydantic") else {}
+        return None if (getattr(function, "__module__", None) or "pydantic").startswith("pydantic") else {}

@@ -276,9 +276,8 @@ def check_storage(storage: object, secret: str | bytes | Sequence[str | bytes] |
         )
     if is_persistent and secret is None and SECRET_VARIABLE not in os.environ:
         raise ValueError(
-            f"storage={type(storage).__name__}(...) keeps encrypted data after this process ends, so the "
-            f"server needs a permanent secret. Set {SECRET_VARIABLE} or write Server(secret_key=...); "
-            f"{SECRET_HELP}"
+            f"storage={type(storage).__name__}(...) keeps encrypted data after this process ends, so the server needs "
+            f"a permanent secret. Set {SECRET_VARIABLE} or write Server(secret_key=...); {SECRET_HELP}"
         )
 
 

@@ -340,8 +340,7 @@ async def log_unreadable_records(storage: Storage, keys: Keys) -> None:
             return
     except OSError as error:
         logger.error(  # noqa: TRY400 - the traceback adds nothing
-            "the shared store does not answer, so mcpkit could not check whether the secrets decrypt "
-            "its records: %s",
+            "the shared store does not answer, so mcpkit could not check whether the secrets decrypt its records: %s",
             error,
         )
         return

@@ -60,9 +60,8 @@ class Redis(RedisQueue):
             raise ImportError(missing_package("Redis(...)", "redis-py", "redis"), name="redis")
         _check_options(url)
         super().__init__(RedisClient(url, self._shown_url, encoded(prefix)), encoded(prefix))
-        self._store_id = sha256(f"{self._shown_url} {prefix}".encode("utf-8", "surrogatepass")).hexdigest()[
-            :32
-        ]
+        about = f"{self._shown_url} {prefix}".encode("utf-8", "surrogatepass")
+        self._store_id = sha256(about).hexdigest()[:32]
 
     @property
     def store_id(self) -> str:
@@ -146,8 +145,7 @@ class Redis(RedisQueue):
     async def delete(self, key: str, *, version: str) -> bool:
         """Remove `key`, if it still has this version; return True if it was removed."""
         args = (b"=" + encoded(version), encoded(key))
-        reply = await self._client.script(_DELETE, self._keys_of_value(key), *args)
-        return bool(reply == b"1")
+        return bool(await self._client.script(_DELETE, self._keys_of_value(key), *args) == b"1")
 
     def _keys_of_value(self, key: str) -> tuple[bytes, ...]:
         value, names, expiries = b"v:" + encoded(key), b"names", b"expiry"

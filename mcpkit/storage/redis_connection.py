@@ -528,9 +528,8 @@ class MessageLog:
                 operation = self._prefix + b"o:" + os.urandom(16).hex().encode()
                 outside = [self._prefix + b"m:" + os.urandom(16).hex().encode() for _ in batch]
                 args = [text for topic, message, _ in batch for text in (topic, message)]
-                publish = self._connection.script(
-                    _PUBLISH, [operation, self.key, *outside], MAX_MESSAGES, LONG, *args
-                )
+                keys = [operation, self.key, *outside]
+                publish = self._connection.script(_PUBLISH, keys, MAX_MESSAGES, LONG, *args)
                 failure: OSError | None = None
                 try:
                     self.add_published(await self._connection.bounded(publish))
@@ -622,9 +621,8 @@ class MessageLog:
         for entry in streams[0][1]:
             match entry:
                 case [bytes(id_), [_, bytes(topic), form, bytes(content)]]:
-                    await self._deliver(
-                        _parse_position(id_) or _START, decoded(topic), content, is_outside=form == b"k"
-                    )
+                    position = _parse_position(id_) or _START
+                    await self._deliver(position, decoded(topic), content, is_outside=form == b"k")
                 case _:
                     raise ValueError(
                         f"Redis stream {self.key!r} contains an entry that mcpkit did not write. "

@@ -380,11 +380,8 @@ class Sqlite:
             now = self._clock()
             update = "UPDATE jobs SET due = ? WHERE key = ? AND fence = ? AND leased AND expires IS NULL"
             with transaction(connection):
-                return {
-                    key
-                    for key, (fence, seconds) in leases.items()
-                    if connection.execute(update, (now + seconds, key, fence)).rowcount == 0
-                }
+                rows = {key: (now + seconds, key, fence) for key, (fence, seconds) in leases.items()}
+                return {key for key, row in rows.items() if connection.execute(update, row).rowcount == 0}
 
         return await self._database.run(renew)
 
@@ -582,10 +579,9 @@ class MessageBus:
         messages = [row[2:] for row in rows if row[2] is not None]
         first = messages[0][0] if messages else latest + 1
         with self._lock:
+            known = self._subscriptions.items()
             with_gap = tuple(
-                each
-                for each, after in self._subscriptions.items()
-                if after is None or max(delivered, after) + 1 < first
+                each for each, after in known if after is None or max(delivered, after) + 1 < first
             )
             for each in with_gap:
                 self._subscriptions[each] = first - 1

@@ -325,20 +325,17 @@ class Database:
         text = str(error)
         if "locked" in text or "busy" in text:
             return TimeoutError(
-                f"{self.path} is locked by another process ({text}). Try again, or end the process that holds "
-                "the lock"
+                f"{self.path} is locked by another process ({text}). Try again, or end the process that holds the lock"
             )
         if isinstance(error, _SchemaError):
             return OSError(f"{self.path} {text}")
         if "readonly" in text or "attempt to write" in text:
             return PermissionError(
-                f"{self.path} cannot be written ({text}). Make the file and its folder writable for this "
-                "process"
+                f"{self.path} cannot be written ({text}). Make the file and its folder writable for this process"
             )
         if "unable to open" in text:
             return OSError(
-                f"{self.path} cannot be opened ({text}). Check that its folder exists and is writable for "
-                "this process"
+                f"{self.path} cannot be opened ({text}). Check that its folder exists and is writable for this process"
             )
         if "malformed" in text or "not a database" in text:
             return OSError(

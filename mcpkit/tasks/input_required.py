@@ -200,12 +200,11 @@ class TaskDialogue(Dialogue):
             complete: list[object] = [each[0] for each in values if each is not None]
             return complete if len(complete) == len(values) else None
 
-        answers = read()
-        if answers is None:
-            if not self._waits:
-                raise InputRequired
-            answers = await self._wait(read, names)
-        return answers
+        if (answers := read()) is not None:
+            return answers
+        if not self._waits:
+            raise InputRequired
+        return await self._wait(read, names)
 
     def _read(self, name: str, question: Question[Any], request: Json) -> tuple[Any] | None:
         """Return the value of a response, as a tuple of one; None if it is missing, and the request is to be sent."""
@@ -264,9 +263,9 @@ class TaskDialogue(Dialogue):
                 try:
                     while answers is None:
                         requests = {
-                            name: self._requests.pop(name) for name in names if name in self._requests
+                            each: self._requests.pop(each) for each in names if each in self._requests
                         }
-                        repeats = {name: self._repeats.pop(name) for name in names if name in self._repeats}
+                        repeats = {each: self._repeats.pop(each) for each in names if each in self._repeats}
                         await self._writer.write(partial(self._store, requests=requests, repeats=repeats))
                         while not all(map(self._writer.record.has_response, names)):
                             await self._wait_for_change(end - time.monotonic())

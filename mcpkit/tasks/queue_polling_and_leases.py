@@ -456,8 +456,7 @@ class Runner:
             await self._storage.change(job.key, job.value, version=job.version, fence=job.fence, due=0.0)
         except OSError:  # then they take it when the lease is over
             logger.warning(
-                "the task %s could not be returned to the queue; another process can run it when its lease "
-                "expires",
+                "the task %s could not be returned to the queue; another process can run it when its lease expires",
                 job.key,
                 exc_info=True,
             )
@@ -599,9 +598,9 @@ class AbandonedJobs:
                 self._waiting[each.queue] = (ready_since, since if is_same else now)
         age = self._work.abandoned_after
         queues = [queue for queue, (_, since) in self._waiting.items() if now - since >= age]
-        is_more = bool(queues)
-        while is_more:
+        while queues:
             leased = await self._queue.take(queues, limit=_ABANDONED_BATCH, lease=self._lease, ready_for=age)
             for job in leased.jobs:
                 await self._work.give_up(job, leased.now)
-            is_more = len(leased.jobs) == _ABANDONED_BATCH
+            if len(leased.jobs) < _ABANDONED_BATCH:
+                return

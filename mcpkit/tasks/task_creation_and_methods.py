@@ -266,8 +266,7 @@ class TaskService:
         """Answer `tasks/get`, `tasks/update` or `tasks/cancel`."""
         call.client.require(_CAPABILITY)
         if call.method == "tasks/get":
-            task = await self.find(call)
-            return call.render(task.record.to_detailed_task())
+            return call.render((await self.find(call)).record.to_detailed_task())
         if call.method == "tasks/update":
             responses: object = call.params.get("inputResponses")
             if not is_object(responses):
@@ -352,12 +351,12 @@ class TaskService:
 
         def cancel(record: TaskRecord) -> bool:
             record.end("cancelled")
-            ended.append(record)
+            ended[:] = [record]
             return True
 
         task = await self._change(task, cancel)
         record = task.record
-        if any(record is each for each in ended):
+        if ended and ended[0] is record:
             self.runtime.audit.emit("cancellation", record.principal, detail=f"a task of {record.tool}")
         return task
 
@@ -383,8 +382,7 @@ class TaskService:
                 changed = await self.store.change(task, record, due=due)
                 if changed is not None:
                     return changed
-                latest = await self.store.get(record.id)
-                if latest is None:
+                if (latest := await self.store.get(record.id)) is None:
                     raise unknown_task(record.id)
                 task = latest
         except (OSError, UnreadableTaskError) as error:
@@ -395,8 +393,7 @@ class TaskService:
         """Return the ids of the subscriber's own tasks. Their current state is sent soon."""
         owner = owner_of_call(call_of(ctx))
         accepted = [key for key in keys if is_task_id(self.runtime.keys, owner, key)]
-        here = self._loops.get(asyncio.get_running_loop())
-        if here is not None:
+        if (here := self._loops.get(asyncio.get_running_loop())) is not None:
             here.schedule(accepted)
         return accepted
 

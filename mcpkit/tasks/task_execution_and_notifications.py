@@ -20,7 +20,7 @@ from ..identity.principals_and_scopes import Audience, Principal
 from ..identity.principals_and_scopes import Change as TaskChange
 from ..protocol.jsonrpc import Outcome
 from ..protocol.jsonrpc_validation import Request
-from ..protocol.revisions import HANDSHAKE, Client, Envelope, Handshake, Stateless
+from ..protocol.revisions import HANDSHAKE, Client, Handshake, Stateless
 from ..requests.access_checks_and_error_responses import tool_error
 from ..requests.request_record import Call
 from ..requests.running_requests import Calls
@@ -345,8 +345,7 @@ class _Run:
                 else:
                     await self.writer.write(end)
             except TooLargeError as error:
-                result = tool_error(call, OutputError(str(error)))
-                await self.writer.fail(result["content"][0]["text"])
+                await self.writer.fail(tool_error(call, OutputError(str(error)))["content"][0]["text"])
 
         # No other process knows the outcome, so it is written even if this run is cancelled meanwhile.
         writing = asyncio.get_running_loop().create_task(write())
@@ -386,13 +385,11 @@ async def _cancel(writer: TaskWriter) -> None:
 def _request(record: TaskRecord) -> Request:
     """Return the request that created a task, as the client sent it."""
     request = Request()
-    client = Client(record.client_info, record.capabilities)
-    envelope: Envelope
-    if record.revision in HANDSHAKE:
-        envelope = Handshake(record.revision, client)
-    else:
-        envelope = Stateless(record.revision, Client(record.client_info, record.capabilities), None)
-    request.envelope, request.id, request.method = envelope, record.call_id, "tools/call"
+    client, is_old = Client(record.client_info, record.capabilities), record.revision in HANDSHAKE
+    request.envelope = (
+        Handshake(record.revision, client) if is_old else Stateless(record.revision, client, None)
+    )
+    request.id, request.method = record.call_id, "tools/call"
     request.meta = {"progressToken": record.id, **record.meta}
     request.params = {"name": record.tool, "arguments": record.arguments, "_meta": request.meta}
     return request
@@ -522,8 +519,7 @@ class LoopTasks:
                 except OSError as error:
                     if not is_failing:
                         logger.error(  # noqa: TRY400
-                            "the task records cannot be read, so clients are notified of task "
-                            "changes later: %s",
+                            "the task records cannot be read, so clients are notified of task changes later: %s",
                             error,
                         )
                     is_failing = True

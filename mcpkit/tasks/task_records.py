@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, runtime_checkable
 from weakref import WeakKeyDictionary
 
@@ -392,10 +393,8 @@ class TaskStore:
         key, message = self._key(record.id), None
         before = task.record
         # Except for the times, these are the fields that clients see.
-        if any(
-            getattr(record, name) != getattr(before, name)
-            for name in ("status", "message", "progress", "requests")
-        ):
+        seen = attrgetter("status", "message", "progress", "requests")
+        if seen(record) != seen(before):
             message = Message(self.topic, json.dumps({"id": record.id, "status": record.status}))
         version = await self.storage.change(
             key,
@@ -459,8 +458,7 @@ class TaskStore:
             data: bytes | None = value[1:]
         elif value[:1] != bytes([FORMAT]):
             raise UnreadableTaskError(
-                f"the task {job.key!r} was written by another version of mcpkit. Run the same version in all "
-                "processes"
+                f"the task {job.key!r} was written by another version of mcpkit. Run the same version in all processes"
             )
         else:
             data = self._keys.decrypt(_PURPOSE, value[1:], job.key.encode("utf-8", "surrogatepass"))

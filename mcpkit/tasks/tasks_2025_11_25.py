@@ -226,8 +226,7 @@ class LegacyTaskService(TaskService):
 
     def _connect(self, call: Call, id_: str) -> TaskConnection:
         """Return the connection of a client to a task. Without a session, it belongs to the request alone."""
-        loop = asyncio.get_running_loop()
-        connections = self._connections.setdefault(loop, {})
+        connections = self._connections.setdefault(asyncio.get_running_loop(), {})
         standalone = call.channel.standalone
         key = (call if standalone is None else standalone, id_)
         connection = connections.get(key)
