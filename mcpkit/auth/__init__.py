@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from .presets import Auth0, Cognito, Entra, Keycloak, Okta
     from .proxy.oauth_proxy import OAuthProxy
     from .static_tokens import StaticTokens
-    from .upstream.upstream_provider import UpstreamProvider
+    from .upstream.identity_providers import UpstreamProvider
     from .verifier import (
         AccessToken,
         InvalidTokenError,
@@ -34,7 +34,7 @@ else:
             ".presets": "Auth0 Cognito Entra Keycloak Okta",
             ".proxy.oauth_proxy": "OAuthProxy",
             ".static_tokens": "StaticTokens",
-            ".upstream.upstream_provider": "UpstreamProvider",
+            ".upstream.identity_providers": "UpstreamProvider",
             ".verifier": (
                 "AccessToken InvalidTokenError ProtectedResource TokenVerifier VerifierContext VerifierUnavailableError"
             ),

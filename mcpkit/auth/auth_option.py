@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pydantic_core import from_json
 
-from .urls import origin
+from .urls_and_discovery import origin
 from .verifier import (
     ISSUER_ADVICE,
     AccessToken,
@@ -47,7 +47,7 @@ def verifier_of(auth: TokenVerifier | Sequence[TokenVerifier]) -> TokenVerifier:
 
 def _example(value: object) -> str:
     """Return example code for a value that is not a verifier."""
-    from .upstream.upstream_provider import UpstreamProvider
+    from .upstream.identity_providers import UpstreamProvider
 
     if isinstance(value, UpstreamProvider):
         return "OAuthProxy(UpstreamProvider.github(CLIENT_ID, CLIENT_SECRET))"

@@ -23,7 +23,7 @@ from .._utils.package import __version__
 from ..protocol import http_headers
 from ..protocol.jsonrpc import BYTE_ORDER_MARK
 from .jws import parse_json_object
-from .urls import check_url, is_loopback, origin
+from .urls_and_discovery import check_url, is_loopback, origin
 from .verifier import auth_library
 
 if TYPE_CHECKING:

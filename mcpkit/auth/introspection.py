@@ -16,7 +16,7 @@ from .issuer_documents import IssuerMetadata
 from .jws import MAX_TOKEN
 from .jwt import LEEWAY, IssuerVerifier, check_issuer, check_required, check_times
 from .token_requests import Authentication, ClientSecret, check_authentication, check_text
-from .urls import MetadataError, check_url
+from .urls_and_discovery import MetadataError, check_url
 from .verifier import AccessToken, InvalidTokenError, VerifierUnavailableError, auth_library, check_unbound
 
 if TYPE_CHECKING:

@@ -14,10 +14,14 @@ from copy import copy
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..identity.audit_and_revocation import fetching
-from .discovery import AuthorizationServerMetadata, authorization_server_urls
 from .http_client import AbandonedError, Document, FetchError, SingleFlight, fetch_document
 from .jws import read_jwk_set
-from .urls import MetadataError, check_url
+from .urls_and_discovery import (
+    AuthorizationServerMetadata,
+    MetadataError,
+    authorization_server_urls,
+    check_url,
+)
 from .verifier import VerifierUnavailableError
 
 if TYPE_CHECKING:

@@ -10,9 +10,8 @@ from datetime import datetime, timezone
 
 import click
 
-from ..auth.discovery import protected_resource_urls
 from ..auth.http_client import create_client
-from ..auth.urls import MetadataError, canonical
+from ..auth.urls_and_discovery import MetadataError, canonical, protected_resource_urls
 from ..client.auth.authorization_server_client import (
     AuthorizationFailedError,
     AuthorizationServerClient,

@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from ..auth.urls import MetadataError, canonical
+from ..auth.urls_and_discovery import MetadataError, canonical
 from ..client.auth.token_storage import FileTokens, MemoryTokens, Tokens, TokenStorage, locked
 from ..protocol.jsonrpc import Json, is_array, is_object
 from .exit_status import CommandError
@@ -24,7 +24,7 @@ from .exit_status import CommandError
 if TYPE_CHECKING:
     import httpx2
 
-    from ..auth.discovery import AuthorizationServerMetadata
+    from ..auth.urls_and_discovery import AuthorizationServerMetadata
     from ..client.auth.login_callback import Browser, RedirectReceiver
     from ..client.auth.oauth_grants import OAuth
     from ..client.auth.token_endpoint import TokenRequest

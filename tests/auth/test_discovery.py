@@ -2,13 +2,15 @@
 
 import pytest
 
-from mcpkit.auth.discovery import (
+from mcpkit.auth.urls_and_discovery import (
     AuthorizationServerMetadata,
+    MetadataError,
     ResourceMetadata,
     authorization_server_urls,
+    check_url,
+    covers,
     protected_resource_urls,
 )
-from mcpkit.auth.urls import MetadataError, check_url, covers
 from tests.helpers.tables import each_row
 
 ISSUER = "https://id.example.com/tenant"

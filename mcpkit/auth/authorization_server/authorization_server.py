@@ -20,9 +20,9 @@ from ...identity.principals_and_scopes import user as user_principal
 from ...protocol import http_headers
 from ...protocol.jsonrpc import Json
 from ...storage.encryption_keys import UnreadableRecordError
-from ..discovery import authorization_server_urls
 from ..jws import parse_json_object
 from ..jwt import read_audiences
+from ..urls_and_discovery import authorization_server_urls
 from ..verifier import AccessToken, InvalidTokenError, ProtectedResource, VerifierUnavailableError
 from .consent_page import AuthorizationRequest, ConsentPage, read_authorization_request
 from .grants import AccessTokens, GrantRecord, Grants, TokenReuseError

@@ -20,7 +20,7 @@ from starlette.types import Scope as AsgiScope
 from ..._utils.option_checks import check_seconds
 from ...identity.principals_and_scopes import scope_names
 from ...protocol import http_headers
-from ..urls import is_loopback, origin
+from ..urls_and_discovery import is_loopback, origin
 from ..verifier import AccessToken, ProtectedResource, TokenVerifier
 from .authorization_server import AuthorizationServer
 from .consent_page import DENY, AuthorizationRequest

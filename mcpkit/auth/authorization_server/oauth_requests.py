@@ -19,7 +19,7 @@ from ...protocol import http_headers
 from ...storage.encryption_keys import Keys
 from ..jws import base64url_decode, base64url_encode
 from ..token_requests import error_text
-from ..urls import MetadataError, canonical
+from ..urls_and_discovery import MetadataError, canonical
 
 Clock = Callable[[], float]
 """Returns the Unix time in seconds."""

@@ -13,8 +13,8 @@ from ..._utils.exceptions import LoginNeededError, ProviderUnavailableError
 from ..._utils.option_checks import check_seconds
 from ..authorization_server.html_pages import Branding, check_branding
 from ..http_client import SingleFlight
-from ..upstream.upstream_provider import UpstreamProvider
-from ..urls import check_url, origin
+from ..upstream.identity_providers import UpstreamProvider
+from ..urls_and_discovery import check_url, origin
 from ..verifier import AccessToken, ProtectedResource, TokenVerifier, VerifierContext
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from ...identity.principals_and_scopes import Principal
     from ..authorization_server.grants import GrantRecord
-    from .proxy_login import Allow, ProxyServer
+    from .proxy_endpoints import Allow, ProxyServer
     from .upstream_logins import UpstreamLogins
 
 logger = logging.getLogger(__name__)
@@ -114,8 +114,7 @@ class OAuthProxy(TokenVerifier):
         """
         # A server over stdio needs neither Starlette nor the authorization server.
         from ..authorization_server.oauth_clients import ClientDocuments
-        from .proxy_login import ProxyServer
-        from .rate_limits import protect_routes
+        from .proxy_endpoints import ProxyServer, protect_routes
 
         issuer = origin(resource.public_url) if self._issuer is None else self._issuer
         for url, what in ((resource.public_url, "public_url"), (issuer, "the issuer of OAuthProxy")):

@@ -14,13 +14,13 @@ from ...protocol.jsonrpc import Json
 from ..authorization_server.grants import CODE_LIFETIME, GrantRecord, Grants
 from ..authorization_server.oauth_requests import Clock
 from ..http_client import AbandonedError, SingleFlight
+from ..upstream.identity_providers import UpstreamProvider
 from ..upstream.upstream_client import (
     Identity,
     UpstreamRefusedError,
     UpstreamTokens,
     UpstreamUnavailableError,
 )
-from ..upstream.upstream_provider import UpstreamProvider
 from ..verifier import VerifierContext
 
 logger = logging.getLogger(__name__)

@@ -17,7 +17,7 @@ from ...identity.principals_and_scopes import check_text
 from ..http_client import DEFAULT_TIMEOUT, FetchError, HttpClient, HttpResponse
 from ..jwt import ID_TOKEN_CLAIMS, LEEWAY, MAX_NAME, select_claims
 from ..token_requests import Authentication, ClientSecret, TokenResponse, check_authentication, read_error
-from ..urls import check_url
+from ..urls_and_discovery import check_url
 from ..verifier import check_auth_extra, string_list
 
 if TYPE_CHECKING:

@@ -7,14 +7,20 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
-from ...auth.discovery import (
+from ...auth.http_client import FetchError, send
+from ...auth.urls_and_discovery import (
     AuthorizationServerMetadata,
+    MetadataError,
     authorization_server_urls,
+    canonical,
+    check_url,
+    covers,
+    leads_here,
+    origin,
     origin_urls,
     protected_resource_urls,
+    shortened,
 )
-from ...auth.http_client import FetchError, send
-from ...auth.urls import MetadataError, canonical, check_url, covers, leads_here, origin, shortened
 from ...auth.verifier import auth_library
 from ...client.http.headers_and_errors import Challenge, read_challenges
 from ...protocol.jsonrpc import is_array

@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from ..._utils.option_checks import check_seconds
 from ...auth.http_client import create_client
-from ...auth.urls import MetadataError, canonical, is_loopback, origin, shortened
+from ...auth.urls_and_discovery import MetadataError, canonical, is_loopback, origin, shortened
 from ...protocol.revisions import LATEST_HANDSHAKE
 from ..findings import SEVERITIES
 from .authorization_metadata import (

@@ -13,7 +13,7 @@ from email.utils import parsedate_to_datetime
 from typing import Final
 from urllib.parse import urljoin, urlsplit
 
-from ...auth.urls import is_loopback
+from ...auth.urls_and_discovery import is_loopback
 from ...protocol.jsonrpc import is_object
 from ...protocol.revisions import HANDSHAKE, LATEST_HANDSHAKE
 from ..exit_status import Status

@@ -9,15 +9,20 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import urlencode, urlsplit
 
 from ..._utils.package import __version__
-from ...auth.discovery import (
+from ...auth.http_client import DEFAULT_TIMEOUT, FetchError, HttpResponse, send
+from ...auth.urls_and_discovery import (
     AuthorizationServerMetadata,
+    MetadataError,
     ResourceMetadata,
     authorization_server_urls,
+    canonical,
+    check_url,
+    leads_here,
+    origin,
     origin_urls,
     protected_resource_urls,
+    shortened,
 )
-from ...auth.http_client import DEFAULT_TIMEOUT, FetchError, HttpResponse, send
-from ...auth.urls import MetadataError, canonical, check_url, leads_here, origin, shortened
 
 if TYPE_CHECKING:
     import httpx2

@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 
 from ..._utils.concurrency import Listeners
 from ..._utils.exceptions import AuthorizationError, ProtocolError, TokenStorageError, TransportError
-from ...auth.urls import MetadataError, canonical, check_url, origin, shortened
+from ...auth.urls_and_discovery import MetadataError, canonical, check_url, origin, shortened
 from ...auth.verifier import warn_insecure_options
 from ...protocol import jsonrpc
 from ...protocol.http_headers import NAMED_BY

@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import ClassVar, Final
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
-from ...auth.discovery import AuthorizationServerMetadata
 from ...auth.jws import base64url_encode
-from ...auth.urls import MetadataError, check_url, shortened
+from ...auth.urls_and_discovery import AuthorizationServerMetadata, MetadataError, check_url, shortened
 from ...auth.verifier import warn_insecure_options
 from ...protocol.jsonrpc import Json
 from .authorization_server_client import (

@@ -15,10 +15,9 @@ from secrets import token_urlsafe
 from typing import TYPE_CHECKING, Final, Literal, Protocol
 from urllib.parse import urlsplit
 
-from ...auth.discovery import AuthorizationServerMetadata
 from ...auth.jws import base64url_encode
 from ...auth.token_requests import Authentication, ClientSecret, TokenResponse, remove_secrets
-from ...auth.urls import canonical, origin, shortened
+from ...auth.urls_and_discovery import AuthorizationServerMetadata, canonical, origin, shortened
 from ...auth.verifier import auth_library
 from ...protocol.jsonrpc import Json
 from .authorization_server_client import (

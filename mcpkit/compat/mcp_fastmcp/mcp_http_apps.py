@@ -18,8 +18,7 @@ from starlette.responses import JSONResponse
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.types import ASGIApp, Lifespan, Receive, Scope, Send
 
-from ...auth.discovery import protected_resource_urls
-from ...auth.urls import audience_matches
+from ...auth.urls_and_discovery import audience_matches, protected_resource_urls
 from ...components.component import optional
 from ...protocol.jsonrpc import Json
 from ...transports.http.app_options import Settings as Options

@@ -18,8 +18,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from ...auth.discovery import PROTECTED_RESOURCE
-from ...auth.urls import is_loopback
+from ...auth.urls_and_discovery import PROTECTED_RESOURCE, is_loopback
 from ...auth.verifier import ProtectedResource
 from ...components.component import optional
 from ...identity.principals_and_scopes import owner_of

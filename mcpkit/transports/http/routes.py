@@ -447,7 +447,7 @@ class SiteRoutes:
         apps = self._router.mounts[: served[1]]
         self._mounts = [Mount(*each) for each in apps]
         if self._documents and any(getattr(app, "takes_tokens", False) for _, app in apps):
-            from ...auth.discovery import PROTECTED_RESOURCE
+            from ...auth.urls_and_discovery import PROTECTED_RESOURCE
 
             self._documents.pop(PROTECTED_RESOURCE, None)  # it would be ambiguous
         self._served = served

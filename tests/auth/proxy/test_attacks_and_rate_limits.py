@@ -10,7 +10,7 @@ import pytest
 from mcpkit import Principal
 from mcpkit._utils.exceptions import LoginNeededError
 from mcpkit.auth import InvalidTokenError, VerifierUnavailableError
-from mcpkit.auth.proxy.rate_limits import PAGES, REGISTRATIONS, TOKENS
+from mcpkit.auth.proxy.proxy_endpoints import PAGES, REGISTRATIONS, TOKENS
 from mcpkit.storage.memory import Memory
 from tests.helpers.oauth_flow import (
     CALLBACK,

@@ -284,7 +284,7 @@ async def test_allow_timeout_denies(monkeypatch, caplog):
         await anyio.sleep_forever()
         raise AssertionError
 
-    monkeypatch.setattr("mcpkit.auth.proxy.proxy_login._ALLOW_TIMEOUT", 0.05)
+    monkeypatch.setattr("mcpkit.auth.proxy.proxy_endpoints._ALLOW_TIMEOUT", 0.05)
     proxy = ProxyServer(allow=allow)
     with anyio.fail_after(20):
         assert redirect_params(await proxy.flow().back())["error"] == "server_error"

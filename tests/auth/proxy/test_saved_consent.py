@@ -9,8 +9,8 @@ import httpx2
 import pytest
 
 from mcpkit import Scope
+from mcpkit.auth.authorization_server.consent_page import REMEMBER_FIELD
 from mcpkit.auth.jws import base64url_encode
-from mcpkit.auth.proxy.consent_cookie import FIELD
 from mcpkit.identity.audit_and_revocation import AuditEvent, Revocations
 from tests.helpers import oauth_flow as flow
 from tests.helpers.tables import each_row
@@ -211,7 +211,7 @@ async def test_shared_document_consent_is_not_saved(proxy, uri):
     program.client_id = DOCUMENT
     document = {"client_id": DOCUMENT, "client_name": "Editor", "redirect_uris": [uri]}
     with flow.client_documents({DOCUMENT: document}):
-        assert f'name="{FIELD}"' not in (await program.open(redirect_uri=uri)).text
+        assert f'name="{REMEMBER_FIELD}"' not in (await program.open(redirect_uri=uri)).text
         assert "code" in await program.allow(redirect_uri=uri)
         assert shows_page(await program.open(redirect_uri=uri))
     assert program.cookies == {}

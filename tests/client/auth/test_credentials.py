@@ -20,7 +20,7 @@ from joserfc import jwt
 from joserfc.jwk import ECKey, OctKey, OKPKey, RSAKey, import_key
 
 from mcpkit._utils.exceptions import TokenStorageError
-from mcpkit.auth.discovery import AuthorizationServerMetadata
+from mcpkit.auth.urls_and_discovery import AuthorizationServerMetadata
 from mcpkit.client.auth.authorization_server_client import AuthorizationFailedError
 from mcpkit.client.auth.token_endpoint import PrivateKeyJwt, Prover, TokenReader, TokenRequest
 from mcpkit.client.auth.token_storage import (

@@ -9,7 +9,7 @@ import pytest
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response, StreamingResponse
 
 from mcpkit import Client
-from mcpkit.auth.urls import MetadataError
+from mcpkit.auth.urls_and_discovery import MetadataError
 from mcpkit.client.auth.authorization_server_client import (
     AuthorizationFailedError,
     AuthorizationServerClient,
