@@ -1,18 +1,21 @@
-"""The interface of a server, and its lockfile, which is sorted, so that all differences are changes of the server."""
+"""The interface of a server, its lockfile, which is sorted, and the changes between two of them."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Sequence
+import re
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from .._utils.exceptions import METHOD_NOT_FOUND, ProtocolError
 from ..client.client import Client
 from ..client.client_group import failures_of, servers_of
 from ..protocol.jsonrpc import Json, is_array, is_object
 from ..protocol.revisions import LATEST
+from .schema_changes import Effect, Verdict, compare_input_schemas, compare_output_schemas
+from .schema_subset import object_at, shown
 
 FORMAT: Final = 1
 """The version of the file's format."""
@@ -55,6 +58,12 @@ class Surface:
     resources: list[Json] = field(default_factory=list[Json])
     templates: list[Json] = field(default_factory=list[Json])
     prompts: list[Json] = field(default_factory=list[Json])
+
+
+def items_of(surface: Surface, kind: str) -> list[Json]:
+    """Return the tools, resources, templates or prompts of a server, by a key of `KEYS`."""
+    items: list[Json] = getattr(surface, kind)
+    return items
 
 
 async def surface_of(client: Client, name: str | None = None) -> Surface:
@@ -164,15 +173,9 @@ def servers_in(contract: Json) -> Json:
 
 
 def _lists(surface: Surface) -> Json:
-    lists = {
-        "tools": surface.tools,
-        "resources": surface.resources,
-        "templates": surface.templates,
-        "prompts": surface.prompts,
-    }
     return {
-        kind: sorted((_stored_members(kind, item) for item in items), key=_name)
-        for kind, items in lists.items()
+        kind: sorted((_stored_members(kind, item) for item in items_of(surface, kind)), key=_name)
+        for kind in KEYS
     }
 
 
@@ -201,3 +204,189 @@ def _with_sorted_required(schema: object) -> object:
 
 def _name(item: object) -> str:
     return json.dumps([item.get(key) for key in ("name", "uri", "uriTemplate")]) if is_object(item) else ""
+
+
+# Changes of servers
+
+_TEXTS: Final = ("title", "description")
+_HINTS: Final[dict[str, tuple[bool, bool, str]]] = {
+    "readOnlyHint": (False, True, "the tool may change data now"),
+    "destructiveHint": (True, False, "the tool may destroy data now"),
+    "idempotentHint": (False, True, "repeated calls may have more effects now"),
+    "openWorldHint": (True, False, "the tool may access external systems now"),
+}
+"""Tool annotations: the default, the value that hosts rely on, and the meaning of losing that value."""
+
+
+class Change(NamedTuple):
+    """A change of a server.
+
+    Attributes:
+        where: The changed item, such as `tool price`.
+        what: The change, and its consequence.
+        effect: The effect on clients that were written for the old version.
+    """
+
+    where: str
+    what: str
+    effect: Effect
+
+
+def changes(old: Json, new: Json) -> list[Change]:
+    """Compare two contracts, as `contract_of` and `read` return them.
+
+    Returns:
+        The changes, breaking ones first.
+    """
+    before, after = servers_in(old), servers_in(new)
+    found: list[Change] = []
+    for name in {**before, **after}:
+        if name not in after:
+            found.append(Change(f"server {name}", "it was removed", Effect.BREAKING))
+        elif name not in before:
+            found.append(Change(f"server {name}", "it was added", Effect.COMPATIBLE))
+        else:
+            found += _server_changes(f"{name}: " if name else "", before[name], after[name])
+    order = list(Effect)
+    return sorted(found, key=lambda change: order.index(change.effect))
+
+
+def _server_changes(prefix: str, old: Json, new: Json) -> Iterator[Change]:
+    for kind, keys in KEYS.items():
+        before = {str(item[keys[0]]): item for item in old.get(kind, [])}
+        after = {str(item[keys[0]]): item for item in new.get(kind, [])}
+        moved = dict(_moved_templates(before, after)) if kind == "templates" else {}
+        for name, item in before.items():
+            where = f"{prefix}{kind[:-1]} {name}"
+            if name in moved:
+                yield from _template_changes(where, name, moved[name])
+            elif name not in after:
+                yield Change(where, "it was removed", Effect.BREAKING)
+            else:
+                yield from _COMPARE[kind](where, item, after[name])
+                yield from _text_changes(where, item, after[name])
+        for name in after.keys() - before.keys() - set(moved.values()):
+            yield Change(f"{prefix}{kind[:-1]} {name}", "it was added", Effect.COMPATIBLE)
+
+
+def _effect(is_breaking: bool) -> Effect:
+    return Effect.BREAKING if is_breaking else Effect.COMPATIBLE
+
+
+def _text_changes(where: str, old: Json, new: Json) -> Iterator[Change]:
+    changed = [key for key in _TEXTS if old.get(key) != new.get(key)]
+    if changed:
+        yield Change(where, f"its {' and '.join(changed)} changed", Effect.COMPATIBLE)
+
+
+# Tools
+
+
+def _tool_changes(where: str, old: Json, new: Json) -> Iterator[Change]:
+    if old.get("inputSchema") != new.get("inputSchema"):
+        verdict = compare_input_schemas(old.get("inputSchema", {}), new.get("inputSchema", {}))
+        yield from _schema_changes(where, "argument", "a call with {} is rejected now", verdict)
+    yield from _output_changes(where, old.get("outputSchema"), new.get("outputSchema"))
+    before, after = object_at(old, "annotations"), object_at(new, "annotations")
+    for hint, (default, relied_on, meaning) in _HINTS.items():
+        was, is_now = before.get(hint, default), after.get(hint, default)
+        if was != is_now:
+            is_broken = was is relied_on
+            what = f"{hint} is {shown(is_now)} now" + (f": {meaning}" if is_broken else "")
+            yield Change(where, what, _effect(is_broken))
+    was, is_now = (str(object_at(each, "execution").get("taskSupport", "forbidden")) for each in (old, new))
+    if (
+        was != is_now
+    ):  # a call without a task fails if one is required, and one with a task if they are forbidden
+        is_broken = is_now in {"required", "forbidden"}
+        yield Change(where, f"taskSupport changed from {was} to {is_now}", _effect(is_broken))
+
+
+def _output_changes(where: str, old: object, new: object) -> Iterator[Change]:
+    if old == new:
+        return
+    if old is None:
+        yield Change(where, "it got an output schema", Effect.COMPATIBLE)
+    elif new is None:
+        what = "its output schema was removed, so it returns no structured content"
+        yield Change(where, what, Effect.BREAKING)
+    else:
+        example = "the old schema does not allow {}, which the new one does"
+        yield from _schema_changes(where, "result", example, compare_output_schemas(old, new))
+
+
+def _schema_changes(where: str, noun: str, example: str, verdict: Verdict) -> Iterator[Change]:
+    if verdict.effect is Effect.COMPATIBLE:
+        yield Change(where, f"the schema of its {noun}s changed", Effect.COMPATIBLE)
+        return
+    parts = [f"{noun} {found.path}: {found.why}" if found.path else found.why for found in verdict.obstacles]
+    what = "; ".join(dict.fromkeys(parts[:5])) + (f"; and {len(parts) - 5} more" if len(parts) > 5 else "")
+    outcome = "this may break clients"
+    if verdict.example is not None:
+        outcome = example.format(shown(verdict.example.value))
+    yield Change(where, f"{what} ({outcome})", verdict.effect)
+
+
+# Resources and prompts
+
+
+def _resource_changes(where: str, old: Json, new: Json) -> Iterator[Change]:
+    if old.get("mimeType") != new.get("mimeType"):
+        what = f"its mimeType is {shown(new.get('mimeType'))} now"
+        yield Change(where, what, _effect(old.get("mimeType") is not None))
+    if old.get("name") != new.get("name"):
+        yield Change(where, f"its name is {shown(new.get('name'))} now", Effect.COMPATIBLE)
+
+
+def _moved_templates(before: Json, after: Json) -> Iterator[tuple[str, str]]:
+    """Yield the URIs of templates that have another one under the same name."""
+    names = {str(item.get("name")): uri for uri, item in after.items() if uri not in before}
+    for uri, item in before.items():
+        if uri not in after and str(item.get("name")) in names:
+            yield uri, names.pop(str(item.get("name")))
+
+
+def _template_changes(where: str, old: str, new: str) -> Iterator[Change]:
+    before, after = set(variables_of(old)), set(variables_of(new))
+    parts = [f"variable {name} was removed" for name in sorted(before - after)]
+    parts += [f"variable {name} was added" for name in sorted(after - before)]
+    yield Change(where, "; ".join([f"it is {new} now", *parts]), Effect.BREAKING)
+
+
+def variables_of(template: str) -> list[str]:
+    """Return the names of the variables of a URI template (RFC 6570)."""
+    return [
+        re.sub(r"(\*|:\d+)$", "", name.strip())
+        for expression in re.findall(r"\{[+#./;?&]?([^{}]*)\}", template)
+        for name in expression.split(",")
+    ]
+
+
+def _prompt_changes(where: str, old: Json, new: Json) -> Iterator[Change]:
+    before, after = ({str(each["name"]): each for each in _arguments(prompt)} for prompt in (old, new))
+    for name, argument in before.items():
+        if name not in after:
+            yield Change(where, f"argument {name} was removed", Effect.BREAKING)
+        elif after[name].get("required") and not argument.get("required"):
+            yield Change(where, f"argument {name} is required now", Effect.BREAKING)
+        elif argument.get("required") and not after[name].get("required"):
+            yield Change(where, f"argument {name} is no longer required", Effect.COMPATIBLE)
+        if name in after:
+            yield from _text_changes(f"{where}, argument {name}", argument, after[name])
+    for name in after.keys() - before.keys():
+        is_required = bool(after[name].get("required"))
+        what = f"argument {name} was added" + (" and is required" if is_required else "")
+        yield Change(where, what, _effect(is_required))
+
+
+def _arguments(prompt: Json) -> list[Json]:
+    arguments: object = prompt.get("arguments")
+    return [each for each in arguments if is_object(each) and "name" in each] if is_array(arguments) else []
+
+
+_COMPARE: Final[dict[str, Callable[[str, Json, Json], Iterator[Change]]]] = {
+    "tools": _tool_changes,
+    "resources": _resource_changes,
+    "templates": _resource_changes,
+    "prompts": _prompt_changes,
+}

@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 from math import ceil, floor
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeGuard
 
 from ..client.server_schemas_and_typed_results import ServerSchema, UnusableSchemaError, library_validator
 from ..protocol.jsonrpc import Json, is_array, is_object
@@ -144,9 +144,8 @@ class _Comparison:
         if keyword == "oneOf" and is_array(schemas):
             for index, each in enumerate(schemas):
                 others = [*schemas[:index], *schemas[index + 1 :]]
-                if all(self._is_apart(narrow, other) for other in others) and not self.within(
-                    narrow, each, path
-                ):
+                is_alone = all(self._is_apart(narrow, other) for other in others)
+                if is_alone and not self.within(narrow, each, path):
                     return []
             return [Obstacle(path, "it may not match exactly one alternative of `oneOf`")]
         if keyword == "not" and self._is_apart(narrow, schemas):
@@ -165,8 +164,13 @@ class _Comparison:
             if choices is not None and all(map(SchemaCheck(part, self._wide).rejects, choices)):
                 return True
             if kinds == {"object"}:
-                properties, others = _properties(narrow), _properties(part)
-                for name in _required(narrow) & _required(part) & properties.keys() & others.keys():
+                properties, others = object_at(narrow, "properties"), object_at(part, "properties")
+                for name in (
+                    names_at(narrow, "required")
+                    & names_at(part, "required")
+                    & properties.keys()
+                    & others.keys()
+                ):
                     inner = _single(properties[name], self._narrow)
                     if inner is not None and self._is_apart(inner, others[name]):
                         return True
@@ -190,11 +194,11 @@ class _Comparison:
                 yield from self.within(item, wide_rest, f"{path}[]")
 
     def _object_within(self, narrow: Json, wide: Json, path: str) -> Iterator[Obstacle]:
-        narrow_properties, wide_properties = _properties(narrow), _properties(wide)
+        narrow_properties, wide_properties = object_at(narrow, "properties"), object_at(wide, "properties")
         narrow_rest = narrow.get("additionalProperties", True)
         wide_rest = wide.get("additionalProperties", True)
         dot = f"{path}." if path else ""
-        for name in sorted(_required(wide) - _required(narrow)):
+        for name in sorted(names_at(wide, "required") - names_at(narrow, "required")):
             yield Obstacle(f"{dot}{name}", "it is required")
         if narrow.get("patternProperties") != wide.get("patternProperties"):
             yield Obstacle(path, "`patternProperties` cannot be compared")
@@ -218,7 +222,9 @@ def _parts(schema: object, root: object, depth: int = 0) -> Iterator[object]:
     if not is_object(schema):
         yield schema
         return
-    rest = _without_annotations(schema)
+    rest: Json = {
+        key: value for key, value in schema.items() if key not in _ANNOTATIONS and not key.startswith("x-")
+    }
     if "$ref" in rest:
         target = target_of(rest.pop("$ref"), root)
         if target is None or depth > _DEEPEST:
@@ -245,13 +251,12 @@ def _merge(parts: list[object]) -> Json | None:
     for part in parts:
         if not is_object(part):
             return None
-        names |= _properties(part).keys()
+        names |= object_at(part, "properties").keys()
         for key, value in part.items():
             known = joined.setdefault(key, value)
             if key == "properties" and is_object(known) and is_object(value):
-                if any(
-                    _text_of(known[name]) != _text_of(value[name]) for name in known.keys() & value.keys()
-                ):
+                common = known.keys() & value.keys()
+                if any(_text_of(known[name]) != _text_of(value[name]) for name in common):
                     return None
                 joined[key] = {**known, **value}
             elif key == "required" and is_array(known) and is_array(value):
@@ -260,7 +265,7 @@ def _merge(parts: list[object]) -> Json | None:
                 return None
     is_open = joined.get("additionalProperties", True) is True and "patternProperties" not in joined
     has_all = all(
-        _properties(part).keys() == names
+        object_at(part, "properties").keys() == names
         for part in parts
         if is_object(part) and "additionalProperties" in part
     )
@@ -283,16 +288,6 @@ def _items(schema: Json) -> tuple[list[object], object]:
     return list(first) if is_array(first) else [], items
 
 
-def _properties(schema: Json) -> Json:
-    properties: object = schema.get("properties")
-    return properties if is_object(properties) else {}
-
-
-def _required(schema: Json) -> set[str]:
-    required: object = schema.get("required")
-    return {str(name) for name in required} if is_array(required) else set()
-
-
 def _json_kinds(schema: Json) -> set[str]:
     return {"number" if kind == "integer" else kind for kind in kinds_of(schema)}
 
@@ -309,13 +304,15 @@ _SAME: Final = {
     "object": ("dependentRequired", "propertyNames"),
 }
 """Keywords that must be equal, as they cannot be compared."""
-_INCOMPARABLE: Final = ("dependencies", "dependentSchemas", "unevaluatedItems", "unevaluatedProperties", "$dynamicRef",
-                        "$recursiveRef")  # fmt: skip
+_INCOMPARABLE: Final = (
+    "dependencies", "dependentSchemas", "unevaluatedItems", "unevaluatedProperties", "$dynamicRef", "$recursiveRef"
+)  # fmt: skip
 _COUNTS: Final = {
-    "string": ("minLength", "maxLength"),
-    "array": ("minItems", "maxItems"),
-    "object": ("minProperties", "maxProperties"),
+    "string": ("Length", "characters"),
+    "array": ("Items", "items"),
+    "object": ("Properties", "properties"),
 }
+"""Ends of the keywords with `min` and `max`, and the parts that they count."""
 
 
 def _rejections(kind: str, narrow: Json, wide: Json) -> Iterator[str]:
@@ -375,13 +372,13 @@ def _bound(kind: str, schema: Json, sign: int) -> tuple[Fraction, bool] | None:
 
 
 def _count_rejections(kind: str, narrow: Json, wide: Json) -> Iterator[str]:
-    least, most = _COUNTS[kind]
-    what = {"string": "characters", "array": "items", "object": "properties"}[kind]
+    keyword, what = _COUNTS[kind]
+    least, most = f"min{keyword}", f"max{keyword}"
     fewest, many = max(Fraction(0), _number(narrow, least, 0)), _number(narrow, most, -1)
     if kind == "object":
-        fewest = max(fewest, Fraction(len(_required(narrow))))
+        fewest = max(fewest, Fraction(len(names_at(narrow, "required"))))
         if many < 0 and narrow.get("additionalProperties") is False and "patternProperties" not in narrow:
-            many = Fraction(len(_properties(narrow)))
+            many = Fraction(len(object_at(narrow, "properties")))
     if fewest < _number(wide, least, 0):
         yield f"it must have at least {wide[least]} {what}"
     limit = _number(wide, most, -1)
@@ -394,7 +391,7 @@ def _number(schema: Json, keyword: str, otherwise: int) -> Fraction:
     return Fraction(str(value)) if is_number(value) else Fraction(otherwise)
 
 
-def is_number(value: object) -> bool:
+def is_number(value: object) -> TypeGuard[int | float]:
     """Return whether a value is a finite JSON number."""
     return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 1e300
 
@@ -453,11 +450,16 @@ def _text_of(schema: object) -> str:
     return json.dumps(schema, sort_keys=True)
 
 
-def _without_annotations(schema: Json) -> Json:
-    """Return a schema without the keywords that reject no value."""
-    return {
-        key: value for key, value in schema.items() if key not in _ANNOTATIONS and not key.startswith("x-")
-    }
+def object_at(container: Json, key: str) -> Json:
+    """Return an object in another one, such as the `properties` of a schema; an empty one if it is missing."""
+    value: object = container.get(key)
+    return value if is_object(value) else {}
+
+
+def names_at(schema: Json, key: str) -> set[str]:
+    """Return the names in a list of a schema, such as `required`; empty if it is not a list."""
+    names: object = schema.get(key)
+    return {str(name) for name in names} if is_array(names) else set()
 
 
 def target_of(reference: object, root: object) -> object:

@@ -79,8 +79,8 @@ def mcp_lock(request: pytest.FixtureRequest) -> McpLock:
     """
 
     def compare(target: object = None, path: str = _LOCK, *, compatible: bool = False) -> None:
-        from ..lockfile.lockfile import contract_of, read_if_exists, write
-        from ..lockfile.lockfile_changes import Effect, changes
+        from ..lockfile.lockfile import changes, contract_of, read_if_exists, write
+        from ..lockfile.schema_changes import Effect
 
         file = request.config.rootpath / path
         contract = contract_of(_surfaces(_target(request.config, target, "mcp_lock")))

@@ -6,14 +6,8 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator, FormatChecker
 
-from mcpkit.lockfile.lockfile import LockfileError, Surface, contract_of, read
-from mcpkit.lockfile.lockfile_changes import (
-    Effect,
-    changes,
-    closed,
-    compare_input_schemas,
-    compare_output_schemas,
-)
+from mcpkit.lockfile.lockfile import LockfileError, Surface, changes, contract_of, read
+from mcpkit.lockfile.schema_changes import Effect, closed, compare_input_schemas, compare_output_schemas
 from tests.helpers.tables import each_row
 
 B, C, U = "breaking", "compatible", "unknown"

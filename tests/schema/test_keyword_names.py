@@ -15,7 +15,7 @@ from mcpkit.cli.check.rule_form_and_host_limits import CheckInputs
 from mcpkit.cli.check.rules_and_settings import findings
 from mcpkit.client.server_schemas_and_typed_results import ServerSchema
 from mcpkit.lockfile.lockfile import Surface
-from mcpkit.lockfile.lockfile_changes import Effect, compare_input_schemas
+from mcpkit.lockfile.schema_changes import Effect, compare_input_schemas
 from mcpkit.schema import custom_schemas
 from mcpkit.testing import connect
 

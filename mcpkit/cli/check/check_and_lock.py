@@ -9,9 +9,8 @@ from typing import Final
 
 import click
 
-from ...lockfile.lockfile import NAME, contract_of, read, read_if_exists, surfaces_of
+from ...lockfile.lockfile import NAME, changes, contract_of, read, read_if_exists, surfaces_of
 from ...lockfile.lockfile import write as write_lockfile
-from ...lockfile.lockfile_changes import changes
 from ..console import escape_control_characters, relative_path, write, write_json, write_stderr
 from ..exit_status import Status
 from ..findings import Finding, Severity, exit_status_of

@@ -8,7 +8,8 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
-from ...lockfile.lockfile_changes import variables_of
+from ...lockfile.lockfile import variables_of
+from ...lockfile.schema_subset import object_at
 from ...protocol.jsonrpc import Json, is_array, is_object
 from .rule_form_and_host_limits import (
     API_NAME,
@@ -71,7 +72,7 @@ def name_too_long(inputs: CheckInputs) -> Iterator[Problem]:
 @item_rule("argument-name", "warning")
 def argument_name(tool: Json) -> Iterator[tuple[str, str]]:
     """The name of an argument is one that Gemini rejects."""
-    for name in schema_of(schema_of(tool), "properties"):
+    for name in object_at(schema_of(tool), "properties"):
         if not GEMINI_ARGUMENT.fullmatch(name):
             cure = "use letters, digits and _, at most 64, and no digit first"
             yield f"Gemini rejects the argument name {name}", cure
@@ -168,7 +169,7 @@ def repeated_description(inputs: CheckInputs) -> Iterator[Problem]:
 def argument_description(tool: Json) -> Iterator[tuple[str, str]]:
     """An argument of a tool has no description, nor does that of the tool name it."""
     text = str(tool.get("description") or "")
-    for name, schema in schema_of(schema_of(tool), "properties").items():
+    for name, schema in object_at(schema_of(tool), "properties").items():
         is_named = re.search(rf"\b{re.escape(name)}\b", text) is not None
         if is_object(schema) and not is_named and not _has_description(schema):
             message = f"argument {name} has no description, so models have to guess"
@@ -221,7 +222,7 @@ _READING: Final = frozenset({"describe", "fetch", "find", "get", "list", "read",
 @item_rule("annotations-contradict", "error")
 def contradictory_hints(tool: Json) -> Iterator[tuple[str, str]]:
     """A tool has both `readOnlyHint` and `destructiveHint`."""
-    hints = schema_of(tool, "annotations")
+    hints = object_at(tool, "annotations")
     if hints.get("readOnlyHint") is True and hints.get("destructiveHint") is True:
         yield "readOnlyHint and destructiveHint are both true", "remove the one that is wrong"
 
@@ -229,7 +230,7 @@ def contradictory_hints(tool: Json) -> Iterator[tuple[str, str]]:
 @item_rule("name-contradicts", "warning")
 def name_contradicts_hints(tool: Json) -> Iterator[tuple[str, str]]:
     """The name of a tool contradicts its annotations."""
-    hints = schema_of(tool, "annotations")
+    hints = object_at(tool, "annotations")
     reads, destroys = hints.get("readOnlyHint"), hints.get("destructiveHint")
     words = re.findall(r"[A-Z]?[a-z]+", str(tool.get("name"))) or [""]
     first = words[0].casefold()

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from ...lockfile.lockfile import Surface
-from ...lockfile.lockfile_changes import Change
-from ...protocol.jsonrpc import Json, is_array, is_object
+from ...lockfile.lockfile import KEYS, Change, Surface, items_of
+from ...lockfile.schema_subset import object_at
+from ...protocol.jsonrpc import Json
 from ..findings import Severity
 
 
@@ -50,14 +50,8 @@ class CheckInputs:
 
     def each_of(self, surface: Surface, kind: str) -> Iterator[tuple[str, Json]]:
         """Yield the tools, resources, templates or prompts of one server, each with its kind and name."""
-        lists = {
-            "tool": (surface.tools, "name"),
-            "resource": (surface.resources, "uri"),
-            "template": (surface.templates, "uriTemplate"),
-            "prompt": (surface.prompts, "name"),
-        }
-        items, key = lists[kind]
-        yield from ((f"{self.prefix(surface)}{kind} {item.get(key)}", item) for item in items)
+        for item in items_of(surface, f"{kind}s"):
+            yield f"{self.prefix(surface)}{kind} {item.get(KEYS[f'{kind}s'][0])}", item
 
     def prefix(self, surface: Surface) -> str:
         """Return the server's name and a colon if there are several servers; otherwise an empty string."""
@@ -106,16 +100,9 @@ def item_rule(
     return decorator
 
 
-def schema_of(tool: Json, key: str = "inputSchema") -> Json:
-    """Return a schema of a tool; an empty one if it is missing."""
-    schema: object = tool.get(key)
-    return schema if is_object(schema) else {}
-
-
-def names_in(schema: Json, key: str) -> set[str]:
-    """Return the names in a list of a schema, such as `required`; empty if it is not a list."""
-    names: object = schema.get(key)
-    return {str(name) for name in names} if is_array(names) else set()
+def schema_of(tool: Json) -> Json:
+    """Return the schema of a tool's arguments; an empty one if it is missing."""
+    return object_at(tool, "inputSchema")
 
 
 # Documented limits of hosts and model APIs for names, texts and schemas

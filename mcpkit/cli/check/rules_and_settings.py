@@ -11,7 +11,7 @@ from typing import Final, TypeVar
 
 from ..._utils.option_checks import nearest
 from ..._utils.package import install_command
-from ...lockfile.lockfile_changes import Effect
+from ...lockfile.schema_changes import Effect
 from ...protocol.jsonrpc import Json, is_array, is_object
 from ..findings import SEVERITIES, Finding
 from ..server_loader import projects_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...lockfile.schema_subset import SchemaCheck, target_of
+from ...lockfile.schema_subset import SchemaCheck, names_at, object_at, target_of
 from ...protocol.jsonrpc import Json, is_array, is_object
 from ...schema.json_schema import nodes, subschemas
 from .rule_form_and_host_limits import (
@@ -16,7 +16,6 @@ from .rule_form_and_host_limits import (
     Problem,
     StrictMode,
     item_rule,
-    names_in,
     rule,
     schema_of,
 )
@@ -51,7 +50,7 @@ def output_not_object(inputs: CheckInputs) -> Iterator[Problem]:
     for surface in inputs.surfaces:
         message = f"its outputSchema is not of type object, so clients of {surface.revision} reject the tool"
         for place, tool in inputs.each_of(surface, "tool") if surface.revision < _ANY_OUTPUT else ():
-            if "outputSchema" in tool and schema_of(tool, "outputSchema").get("type") != "object":
+            if "outputSchema" in tool and object_at(tool, "outputSchema").get("type") != "object":
                 yield Problem(place, message, 'wrap the result in an object, and set "type": "object"')
 
 
@@ -88,7 +87,7 @@ def example_invalid(tool: Json) -> Iterator[tuple[str, str]]:
 def reference_elsewhere(tool: Json) -> Iterator[tuple[str, str]]:
     """A `$ref` points outside its schema, which clients must not follow, or to nothing."""
     for key in ("inputSchema", "outputSchema"):
-        root = schema_of(tool, key)
+        root = object_at(tool, key)
         for schema in nodes(root):
             reference = schema.get("$ref")
             if "$ref" not in schema or isinstance(target_of(reference, root), (dict, bool)):
@@ -133,7 +132,7 @@ def map_dropped(tool: Json) -> Iterator[tuple[str, str]]:
 @item_rule("default-dropped", "advice")
 def default_dropped(tool: Json) -> Iterator[tuple[str, str]]:
     """A default other than null stands beside `anyOf`, where Gemini CLI and Qwen Code drop it."""
-    for name, schema in schema_of(schema_of(tool), "properties").items():
+    for name, schema in object_at(schema_of(tool), "properties").items():
         if is_object(schema) and "anyOf" in schema and schema.get("default") is not None:
             message = f"some hosts drop the default of {name}, which has `anyOf`"
             yield message, f"mention it in the description of {name}"
@@ -172,7 +171,7 @@ def schema_too_large(tool: Json) -> Iterator[tuple[str, str]]:
     """The schema of a tool's arguments is deeper or larger than OpenAI's models accept."""
     root = schema_of(tool)
     parts = list(nodes(root))
-    properties = sum(len(schema_of(schema, "properties")) for schema in parts)
+    properties = sum(len(object_at(schema, "properties")) for schema in parts)
     choices = sum(len(schema["enum"]) for schema in parts if is_array(schema.get("enum")))
     for what, count, limit in (
         ("levels", _depth(root), MAX_DEPTH),
@@ -231,7 +230,7 @@ def _strict_mode_problems(mode: StrictMode, root: Json) -> Iterator[tuple[str, s
     if any(schema.get("additionalProperties") is not False for schema in objects):
         yield "requires `additionalProperties: false` in each object", "use models instead of maps"
     if mode.requires_all and any(
-        schema_of(each, "properties").keys() - names_in(each, "required") for each in objects
+        object_at(each, "properties").keys() - names_at(each, "required") for each in objects
     ):
         yield "requires each property to be required", "make optional properties nullable and required"
     if not mode.allows_recursion and _is_recursive(root):

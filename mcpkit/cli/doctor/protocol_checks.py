@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 from ..._utils.exceptions import INVALID_PARAMS, METHOD_NOT_FOUND, ProtocolError, TransportError
 from ..._utils.package import __version__
 from ...client.server_schemas_and_typed_results import UnusableSchemaError, output_schema_of, result_problems
-from ...lockfile.lockfile_changes import variables_of
+from ...lockfile.lockfile import variables_of
 from ...protocol.jsonrpc import Json, is_array, is_object
 from ...protocol.revisions import (
     ALL,

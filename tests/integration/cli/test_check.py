@@ -14,8 +14,8 @@ from mcpkit.cli import inspect
 from mcpkit.cli.check.rule_form_and_host_limits import CheckInputs
 from mcpkit.cli.check.rules_and_settings import RULES, findings
 from mcpkit.cli.inspect import count_tokens
-from mcpkit.lockfile.lockfile import Surface, contract_of
-from mcpkit.lockfile.lockfile_changes import Change, Effect, changes
+from mcpkit.lockfile.lockfile import Change, Surface, changes, contract_of
+from mcpkit.lockfile.schema_changes import Effect
 from tests.helpers.tables import each_row
 
 Run = Callable[..., tuple[int, str, str]]

@@ -1,14 +1,110 @@
-"""Values that fit one JSON Schema and do not fit another one."""
+"""Effect of a changed JSON Schema on clients, with a value that fits one schema and not the other as its proof."""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
+from enum import Enum
 from itertools import islice
-from typing import Final
+from typing import Final, NamedTuple
 
 from ..protocol.jsonrpc import Json, is_array, is_object
-from ..schema.json_schema import nodes
-from .schema_subset import SchemaCheck, is_number, kinds_of, target_of
+from ..schema.json_schema import nodes, replaced, subschemas
+from .schema_subset import Obstacle, SchemaCheck, is_number, kinds_of, object_at, obstacles, target_of
+
+
+class Effect(str, Enum):
+    """The effect of a change on clients."""
+
+    BREAKING = "breaking"
+    UNKNOWN = "unknown"
+    COMPATIBLE = "compatible"
+
+
+class Counterexample(NamedTuple):
+    """A value that fits one schema, and not another; JSON's null, too, is one."""
+
+    value: object
+
+
+_IN_PLACE: Final = frozenset(
+    {"$ref", "allOf", "anyOf", "dependencies", "dependentSchemas", "else", "if", "not", "oneOf", "then"}
+)
+"""Keywords that apply further schemas to the same value."""
+
+
+class Verdict(NamedTuple):
+    """The effect of a changed schema.
+
+    Attributes:
+        effect: The effect. `BREAKING` has an example, `COMPATIBLE` has no obstacles.
+        obstacles: The obstacles to compatibility.
+        example: A value that fits one schema and not the other; None if there is none, or none was found.
+    """
+
+    effect: Effect
+    obstacles: list[Obstacle]
+    example: Counterexample | None
+
+
+def compare_input_schemas(old: object, new: object) -> Verdict:
+    """Judge a new schema of arguments: each call that fits the old schema has to fit the new one.
+
+    Args:
+        old: The schema that clients know. Its objects have only the named properties, unless they allow others
+            explicitly, since clients send what is declared.
+        new: The new schema of the server.
+    """
+    return _compare_schemas(closed(old), new)
+
+
+def compare_output_schemas(old: object, new: object) -> Verdict:
+    """Judge a new schema of results: each result that fits the new schema has to fit the old one.
+
+    Args:
+        old: The schema that clients know.
+        new: The new schema of the server, with the named properties only unless it allows others explicitly.
+    """
+    return _compare_schemas(closed(new), old)
+
+
+def _compare_schemas(narrow: object, wide: object) -> Verdict:
+    if not (SchemaCheck(narrow).is_usable and SchemaCheck(wide).is_usable):
+        return Verdict(Effect.UNKNOWN, [Obstacle("", "the schema is invalid")], None)
+    found = obstacles(narrow, wide)
+    if not found:
+        return Verdict(Effect.COMPATIBLE, [], None)
+    example = counterexample(narrow, wide)
+    return Verdict(Effect.UNKNOWN if example is None else Effect.BREAKING, found, example)
+
+
+def closed(schema: object) -> object:
+    """Return a schema without additional properties, unless it allows them explicitly.
+
+    JSON Schema allows further properties by default, but clients and servers send those that are declared. A schema
+    that composes one object of several is returned unchanged.
+    """
+    return schema if _combines_schemas(schema) else _closed(schema)
+
+
+def _combines_schemas(schema: object) -> bool:
+    if not is_object(schema):
+        return False
+    in_place = _IN_PLACE if is_object(schema.get("properties")) else {"allOf", "not"}
+    return bool(in_place & schema.keys()) or any(_combines_schemas(inner) for _, inner in subschemas(schema))
+
+
+def _closed(schema: object) -> object:
+    if not is_object(schema):
+        return schema
+    inner = replaced(schema, lambda _, each: _closed(each))
+    is_open = not {"additionalProperties", "patternProperties", "unevaluatedProperties"} & schema.keys()
+    if is_object(schema.get("properties")) and is_open:
+        inner["additionalProperties"] = False
+    return inner
+
+
+# Counterexamples
 
 _MOST: Final = 4_000
 """Maximum number of values to try."""
@@ -23,17 +119,6 @@ _TEXTS: Final = (
 )  # fmt: skip
 """Texts in common formats."""
 _ANYTHING: Final[tuple[object, ...]] = ("a", 1, 1.5, True, None, [], {})
-
-
-class Counterexample:
-    """A value that fits one schema, and not another.
-
-    Attributes:
-        value: The value, of JSON.
-    """
-
-    def __init__(self, value: object) -> None:
-        self.value = value
 
 
 def counterexample(narrow: object, wide: object) -> Counterexample | None:
@@ -126,14 +211,12 @@ class _Values:
             yield from self._of_objects(schema, depth)
 
     def _of_arrays(self, schema: Json, depth: int) -> Iterator[object]:
-        first: object = schema.get("prefixItems")
+        first: list[object] = schema["prefixItems"] if is_array(schema.get("prefixItems")) else []
         items: object = schema.get("items", True)
-        begin: list[object] = []
-        for each in first if is_array(first) else ():
-            begin.append(self._fitting(each, depth))
         if is_array(items):
             return
-        for index, each in enumerate(first if is_array(first) else ()):
+        begin = [self._fitting(each, depth) for each in first]
+        for index, each in enumerate(first):
             for value in islice(self.of(each, depth + 1), _MOST_OF_A_PART):
                 yield [*begin[:index], value, *begin[index + 1 :]]
         yield begin
@@ -151,7 +234,7 @@ class _Values:
                 yield [*begin, *fitting[: max(0, count - len(begin))]]
 
     def _of_objects(self, schema: Json, depth: int) -> Iterator[object]:
-        properties: Json = schema["properties"] if is_object(schema.get("properties")) else {}
+        properties = object_at(schema, "properties")
         names: list[object] = schema["required"] if is_array(schema.get("required")) else []
         required = [name for name in names if isinstance(name, str)]  # a malformed schema may have others
         rest: object = schema.get("additionalProperties", True)
@@ -199,31 +282,27 @@ class _Values:
         for part in nodes(schema):
             for key, value in part.items():
                 if key in _BOUNDS and is_number(value):
-                    self._numbers |= {value: None}
+                    self._numbers[value] = None
                 elif key.startswith(("min", "max")) and isinstance(value, int) and 0 <= value <= 5_000:
                     self._counts |= {value, value + 1, max(0, value - 1)}
                 elif key in ("enum", "const", "default", "examples"):
-                    self._collect_values(value if is_array(value) else [value])
+                    for each in value if is_array(value) else [value]:
+                        if isinstance(each, str):
+                            self._texts[each] = None
+                        elif is_number(each):
+                            self._numbers[each] = None
                 elif key == "properties" and is_object(value):
                     self._texts |= dict.fromkeys(value)
 
-    def _collect_values(self, values: list[object]) -> None:
-        for value in values:
-            if isinstance(value, str):
-                self._texts[value] = None
-            elif is_number(value) and isinstance(value, (int, float)):
-                self._numbers[value] = None
 
-
-def _interleave(values: list[Iterator[object]]) -> Iterator[object]:
+def _interleave(iterators: list[Iterator[object]]) -> Iterator[object]:
     """Yield values of all iterators in turn."""
-    while values:
-        going: list[Iterator[object]] = []
-        for each in values:
-            for value in islice(each, 1):
-                yield value
-                going.append(each)
-        values = going
+    waiting = deque(iterators)
+    while waiting:
+        each = waiting.popleft()
+        for value in islice(each, 1):
+            yield value
+            waiting.append(each)
 
 
 def _with_member(members: Json, name: str, values: Iterator[object]) -> Iterator[object]:
