@@ -236,6 +236,7 @@ house: .venv/.package
 	@$(PY) bench/house/messages.py
 	@$(PY) bench/house/modules.py
 	@$(PY) bench/house/public_api.py
+	@$(PY) bench/house/settings.py
 	@$(PY) -m tests.docs.not_run
 	@$(PY) docs/assets/packages.py
 

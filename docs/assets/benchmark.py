@@ -1,4 +1,4 @@
-"""Draw `benchmark.svg`: bars for some rows of the result tables in bench/README.md.
+"""Draw `benchmark.svg` and `performance.svg`: bars for some rows of the result tables in bench/README.md.
 
 .venv/bin/python docs/assets/benchmark.py
 """
@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from html import escape
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -21,7 +22,17 @@ PANELS: Final = {
     "registering 500 documented tools": "Registering 500 tools",
     "processor time of the server for each call, 2026-07-28": "One call over HTTP, processor time",
 }
-"""Titles of the panels, by row of the tables. Less is better in each."""
+"""Titles of the panels of `benchmark.svg`, by row of the tables. Less is better in each."""
+
+MORE: Final = {
+    "`tools/list` of 500 tools over stdio, one core": "Listing 500 tools over stdio",
+    "calls of the in-memory client, 2026-07-28": "One call of the in-memory client",
+    "sequential calls of a function that is not `async`, one core": "One call of a plain function over stdio",
+    "1,000 open streams: time until the last gets a change notification": "Notifying 1,000 open streams",
+    "1,000 open streams: memory of the server for each": "Memory of one open stream",
+    "processor time of the server for each call, 2026-07-28": "One call over HTTP, processor time",
+}
+"""Titles of the panels of `performance.svg`."""
 
 NAMES: Final = {
     "chuk-mcp-server 0.26": "chuk 0.26",
@@ -73,16 +84,16 @@ def rows() -> dict[str, list[Bar]]:
 
 
 def _bar(library: str, cell: str) -> Bar | None:
-    number = re.match(r"\**([\d.,]+) (ms|µs|MB)\b", cell)
+    number = re.match(r"\**([\d.,]+) (ms|µs|MB|KB)\b", cell)
     return number and Bar(library, float(number[1].replace(",", "")), number[2])
 
 
-def svg() -> str:
-    """Return the picture."""
+def svg(panels: Mapping[str, str] = PANELS) -> str:
+    """Return a picture."""
     table = rows()
     parts: list[str] = []
     top, height = 16.0, 0.0
-    for number, (row, title) in enumerate(PANELS.items()):
+    for number, (row, title) in enumerate(panels.items()):
         bars = table[row]
         left = MARGIN + number % 2 * (PANEL + GAP)
         if number % 2 == 0:
@@ -98,7 +109,7 @@ def svg() -> str:
     return "\n".join(
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {end + 16:g}" role="img">',
-            "<title>mcpkit compared with other servers: start, memory, calls, registration</title>",
+            f"<title>mcpkit compared with other servers: {escape('; '.join(panels.values()))}</title>",
             f"<style>\n{STYLE}\n</style>",
             frame,
             *parts,
@@ -127,4 +138,4 @@ def _panel(title: str, bars: list[Bar], left: float, top: float) -> list[str]:
 
 if __name__ == "__main__":
     DRAWN.write_text(svg(), "utf-8")
-    print(DRAWN)
+    DRAWN.with_name("performance.svg").write_text(svg(MORE), "utf-8")

@@ -1,6 +1,9 @@
 """The pages on the architecture and on errors agree with the code."""
 
+import importlib.util
 import re
+import sys
+from types import ModuleType
 
 import mcpkit.exceptions
 from mcpkit._utils import exceptions as codes
@@ -45,3 +48,38 @@ def test_errors_page_has_every_code_and_exception() -> None:
     assert "-32700" in numbers
     assert [number for number in numbers if f"| {number} |" not in page] == []
     assert [name for name in mcpkit.exceptions.__all__ if f"| `{name}` |" not in page] == []
+
+
+def settings_script() -> ModuleType:
+    folder = ROOT / "bench" / "house"
+    spec = importlib.util.spec_from_file_location("settings_of_house", folder / "settings.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.path.insert(0, str(folder))
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        sys.path.remove(str(folder))
+    return module
+
+
+def test_settings_page_has_every_option() -> None:
+    options = re.compile(r"^(?:#+ .*|\| `.*?` \|)", re.MULTILINE)
+    page = (DOCS / "reference" / "settings.md").read_text()
+    assert options.findall(page) == options.findall(settings_script().page()), "run `make house`"
+
+
+def test_settings_page_has_every_environment_variable() -> None:
+    pattern = re.compile(
+        r'environ(?:\.get\(|\[)"([A-Z_]+)"|"([A-Z_]+)" (?:not )?in os\.environ|(?:envvar|variable)="([A-Z_]+)"'
+        r'|_\w+ = "(MCPKIT_[A-Z_]+)"'
+    )
+    script = settings_script()
+    used = {
+        next(filter(None, found.groups()))
+        for path in (ROOT / "mcpkit").rglob("*.py")
+        for found in pattern.finditer(path.read_text("utf-8"))
+    }
+    assert "CODEX_HOME" in used
+    assert used - set(script.VARIABLES) - script.INTERNAL - {"TOKEN"} == set(), "TOKEN is an example"

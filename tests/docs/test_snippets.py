@@ -40,7 +40,7 @@ def test_links_lead_to_existing_files() -> None:
 
 
 def test_security_page_names_an_existing_test_for_each_threat() -> None:
-    page = (DOCS / "guides" / "security.md").read_text()
+    page = (DOCS / "concepts" / "security-model.md").read_text()
     rows = [line for line in page.split("### Threat by threat")[1].splitlines() if line.startswith("| ")]
     assert len(rows) > 20
     faults = []
