@@ -18,21 +18,10 @@ from .._utils.concurrency import require_loop
 from .._utils.exceptions import INTERNAL_ERROR, INVALID_PARAMS, ProtocolError
 from ..protocol import jsonrpc
 from ..protocol.jsonrpc import Json
+from ..protocol.revisions import CACHEABLE, ROUND_PARAMS
 from .call_results import malformed, objects
 
 # Cache
-
-CACHED_METHODS: Final = frozenset(
-    {
-        "server/discover",
-        "tools/list",
-        "prompts/list",
-        "resources/list",
-        "resources/templates/list",
-        "resources/read",
-    }
-)
-"""The methods with a `ttlMs` in the result."""
 
 MAX_TTL: Final = 24 * 60 * 60 * 1000
 """Maximum milliseconds for which a result is cached, also where the server sends a larger `ttlMs`."""
@@ -46,7 +35,6 @@ _CHANGED_LISTS: Final = {
     "notifications/resources/list_changed": ("resources/list", "resources/templates/list"),
 }
 _UPDATED: Final = "notifications/resources/updated"
-_ROUND_PARAMS: Final = frozenset({"inputResponses", "requestState"})
 _TRACE_META: Final = frozenset({"traceparent", "tracestate", "baggage"})
 """Members of `_meta` that change no result (basic/index, "OpenTelemetry trace context")."""
 
@@ -100,7 +88,7 @@ class ResultCache:
     Each caller receives a copy, which it may change. When the cache is full, it drops the least recently used result.
 
     Args:
-        max_entries: The most results in the cache. 0 turns the cache off. None takes the default of 1,000.
+        max_entries: The most results in the cache. 0 turns the cache off.
         max_size: The most bytes of all results together.
         keeps_private: Whether to cache results for a single authorization (`cacheScope`). This requires that all
             requests have the same authorization.
@@ -112,15 +100,15 @@ class ResultCache:
 
     def __init__(
         self,
-        max_entries: int | None = None,
+        max_entries: int = MAX_ENTRIES,
         *,
         max_size: int = MAX_SIZE,
         keeps_private: bool = True,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.clock = clock
-        self._max_entries = MAX_ENTRIES if max_entries is None else max_entries
-        self.is_on = bool(self._max_entries)
+        self._max_entries = max_entries
+        self.is_on = max_entries > 0
         self._max_size = max_size
         self._keeps_private = keeps_private
         self._size = 0
@@ -149,7 +137,7 @@ class ResultCache:
         is cancelled, the others send their own request.
 
         Args:
-            method: The method. Only results of `CACHED_METHODS` are cached.
+            method: The method. Only results of `CACHEABLE` are cached.
             params: The params. Results are not cached if the params belong to an input round, or have members of
                 `_meta` that may change the result.
             send: Sends the request and returns its result.
@@ -159,8 +147,8 @@ class ResultCache:
         Raises:
             Exception: `send` failed. Errors are never cached.
         """
-        is_plain = _TRACE_META.issuperset(params.get("_meta") or ()) and _ROUND_PARAMS.isdisjoint(params)
-        if method not in CACHED_METHODS or not self.is_on or not is_plain:
+        is_plain = _TRACE_META.issuperset(params.get("_meta") or ()) and ROUND_PARAMS.isdisjoint(params)
+        if method not in CACHEABLE or not self.is_on or not is_plain:
             return await send()
         own = {name: value for name, value in params.items() if name != "_meta"}
         uri = own.get("uri")

@@ -17,8 +17,8 @@ from .._utils.package import __version__
 from ..execution.coroutines import within
 from ..options import check_group
 from ..protocol.jsonrpc import Json
-from ..protocol.revisions import STATELESS
-from .cache_and_pagination import ALL_PAGES, CACHED_METHODS, ResultCache, all_pages
+from ..protocol.revisions import CACHEABLE, STATELESS
+from .cache_and_pagination import ALL_PAGES, MAX_ENTRIES, ResultCache, all_pages
 from .call_results import CallResult, member_object, objects, prompt_messages, resource_contents, strings
 from .client_messages import NO_HEADERS
 from .client_session import FOR_OTHERS, NOT_OPEN, ClientSession, NegotiatedProperties, NegotiationResult
@@ -47,7 +47,7 @@ from .server_message_handlers import (
 )
 from .targets.infer_target import Target
 from .targets.target_transports import ServerEntry, TargetOptions, is_of_one_user, single_entry, transports_of
-from .timeouts_retries_and_progress import ProgressCallback, Retries, Retrying, Timeout
+from .timeouts_retries_and_progress import ProgressCallback, Retries, Timeout, send_again, send_with_retries
 from .transport_interface_and_memory import HasAuthorization
 from .version_negotiation import Negotiation
 
@@ -191,9 +191,8 @@ class Client(NegotiatedProperties):
         self._entered = 0  # open `async with` blocks; the client is closed when the last of them is left
         self._timeout = entry.timeout if timeout.response is None else timeout.response
         self._total_timeout = timeout.total
-        self._retrying = Retrying(retries.attempts, retries.max_delay)
-        self._rounds = retries.rounds
-        self._cache = ResultCache(None if cache else 0, keeps_private=is_of_one_user(options))
+        self._retries = retries
+        self._cache = ResultCache(MAX_ENTRIES if cache else 0, keeps_private=is_of_one_user(options))
         self._tools = ListedTools(self.list_tools)
         self._validates = validate_results
         self._resource_subscriptions = ResourceSubscriptions(session)
@@ -362,7 +361,7 @@ class Client(NegotiatedProperties):
         began = 0.0 if total_timeout is None else time.monotonic()
         send = partial(session.request, method, sent, progress, response_timeout, total_timeout, headers)
         try:
-            if self._cache.is_on and method in CACHED_METHODS and session.wire.revision in STATELESS:
+            if self._cache.is_on and method in CACHEABLE and session.wire.revision in STATELESS:
                 is_shared = progress is None and timeout is None
                 session.affinity.check()  # before it waits for a request of another event loop
                 result = await self._cache.answer(
@@ -384,17 +383,17 @@ class Client(NegotiatedProperties):
                         f"{method} was not answered within {total_timeout:g} s, the limit of "
                         f"Timeout(total=...). The last attempt failed: {error}"
                     ) from error
-        if result.get("resultType") != "input_required" or not self._rounds:
+        if result.get("resultType") != "input_required" or not self._retries.rounds:
             return result
 
         def send_round(params: Json) -> Awaitable[Json]:
             send = partial(
                 session.request, method, params, progress, response_timeout, total_timeout, headers
             )
-            return self._retrying.send(send, method, retry)
+            return send_with_retries(self._retries, send, method, retry)
 
         return await complete_input_rounds(
-            send_round, method, dict(sent or {}), result, session.handler, self._rounds
+            send_round, method, dict(sent or {}), result, session.handler, self._retries.rounds
         )
 
     async def _retry(
@@ -402,11 +401,11 @@ class Client(NegotiatedProperties):
     ) -> Json:
         """Send a request again after an error if that may help; otherwise raise the error."""
         if isinstance(error, TransportError):
-            return await self._retrying.send_again(error, send, method, retry)
+            return await send_again(self._retries, error, send, method, retry)
         if not isinstance(error, ProtocolError) or error.code != URL_ELICITATION_REQUIRED:
             raise error
-        session, send_again = self._session, partial(self._retrying.send, send, method, retry)
-        return await retry_after_url_elicitation(error, send_again, session.handler, session.listeners)
+        again = partial(send_with_retries, self._retries, send, method, retry)
+        return await retry_after_url_elicitation(error, again, self._session.handler, self._session.listeners)
 
     def notify(self, method: str, params: Mapping[str, Any] | None = None) -> Awaitable[None]:
         """Send a notification to the server.
@@ -740,7 +739,7 @@ class Client(NegotiatedProperties):
         def send_page(params: Json) -> Awaitable[Json]:
             sent = self._log.params(params)
             send = partial(session.request, method, sent, None, self._timeout, self._total_timeout)
-            return self._retrying.send(send, method, None)
+            return send_with_retries(self._retries, send, method, None)
 
         def send() -> Awaitable[Json]:
             return all_pages(

@@ -157,13 +157,10 @@ class ClientGroup(Client):
         self._clients = {entry.name: Client(entry, **options) for entry in entries}
         self._filters = {entry.name: entry.tools for entry in entries}
         self._names = UniqueNames(list(self._clients))
-        self._listed: dict[str, dict[str, tuple[str, str]]] = {
-            "tools": {},
-            "prompts": {},
-        }  # server and own name
-        self._owners: dict[str, str] | None = (
-            None  # the servers of resources, by URI; None before they are listed
-        )
+        # Server and own name by unique name
+        self._listed: dict[str, dict[str, tuple[str, str]]] = {"tools": {}, "prompts": {}}
+        # The servers of resources by URI; None before they are listed
+        self._owners: dict[str, str] | None = None
         self._templates: dict[str, str] | None = None  # the same by URI template
         self._failures: dict[str, Exception] = {}
         self._entered = 0
@@ -180,30 +177,23 @@ class ClientGroup(Client):
         self._is_open = True
         await _gather(self._open(name) for name in self._clients)
         if len(self._failures) == len(self._clients):
-            raise self._unreachable()
+            first = next(iter(self._failures.values()))
+            if len(self._clients) == 1:
+                raise first
+            each = "; ".join(f"{name}: {error}" for name, error in self._failures.items())
+            raise ConnectionError(
+                f"none of the {len(self._clients)} servers can be reached: {each}"
+            ) from first
 
     async def _open(self, name: str) -> None:
         try:
             await self._clients[name].__aenter__()
         except _FAILURES as error:
-            self._leave_out(name, error)
+            if len(self._clients) > 1:
+                logger.warning("The server %s is left out until it can be reached: %s", name, error)
+            self._failures[name] = error
         else:
             self._failures.pop(name, None)
-
-    def _leave_out(self, name: str, error: Exception) -> None:
-        if len(self._clients) > 1:
-            logger.warning("The server %s is left out until it can be reached: %s", name, error)
-        self._failures[name] = error
-
-    def _unreachable(self) -> Exception:
-        """Return the error to raise when no server can be reached."""
-        first = next(iter(self._failures.values()))
-        if len(self._clients) == 1:
-            return first
-        each = "; ".join(f"{name}: {error}" for name, error in self._failures.items())
-        none = ConnectionError(f"none of the {len(self._clients)} servers can be reached: {each}")
-        none.__cause__ = first
-        return none
 
     async def close(self) -> None:
         """Disconnect from all servers. Closing a closed client does nothing."""

@@ -286,13 +286,11 @@ class ClientWire:
                 events += self._read_response(each, answers)
         return events
 
-    def end(self) -> list[RequestId]:
-        """Abandon all pending requests after the end of the connection, and return their ids."""
-        ids = list(self.pending)
-        for id_ in ids:
+    def end(self) -> None:
+        """Abandon all pending requests after the end of the connection."""
+        for id_ in list(self.pending):
             self._settle(id_)
             self._abandon(id_)
-        return ids
 
     def _abandon(self, id_: RequestId) -> None:
         if len(self._abandoned) >= _MAX_ABANDONED:  # by servers that never respond

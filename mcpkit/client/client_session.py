@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 from .._utils.concurrency import Listeners, LoopAffinity, require_loop
@@ -342,17 +343,13 @@ class ClientSession:
             TransportError: The request did not reach the server, or its response was lost.
             ConnectionError: The client is not open, or has been closed meanwhile.
         """
-        send = self.exchange if self.is_open else self._open_and_send
-        return send(method, params, progress, timeout, max_timeout, headers)
+        if self.is_open:
+            return self.exchange(method, params, progress, timeout, max_timeout, headers)
+        exchange = partial(self.exchange, method, params, progress, timeout, headers=headers)
+        return self._open_and_send(method, max_timeout, exchange)
 
     async def _open_and_send(
-        self,
-        method: str,
-        params: Mapping[str, Any] | None,
-        progress: ProgressCallback | None,
-        timeout: float | None,
-        max_timeout: float | None,
-        headers: Mapping[str, str],
+        self, method: str, max_timeout: float | None, exchange: Callable[..., Awaitable[Json]]
     ) -> Json:
         if max_timeout is None:
             await self.ensure_open()
@@ -367,7 +364,7 @@ class ClientSession:
                     "request. Check that the server is running, or raise the timeout"
                 ) from None
             max_timeout = max(ends - loop.time(), 1e-3)
-        return await self.exchange(method, params, progress, timeout, max_timeout, headers)
+        return await exchange(max_timeout=max_timeout)
 
     async def exchange(
         self,

@@ -216,7 +216,7 @@ class Subscription:
         self._source = source
         self._queue: ChangeBuffer | None = None
         self._task: asyncio.Task[None] | None = None
-        self._affinity = LoopAffinity("the watch", "make another one there, by client.listen()")
+        self._affinity = LoopAffinity("the subscription", "make another one there, by client.listen()")
 
     async def _begin(self) -> ChangeBuffer:
         """Subscribe, and return once the server has acknowledged the subscription."""
@@ -224,7 +224,7 @@ class Subscription:
             self._affinity.check()
         if self._queue is not None:
             return self._queue
-        loop = require_loop("the watch")
+        loop = require_loop("the subscription")
         self._affinity.bind(loop)
         self._queue = queue = ChangeBuffer(self._requested)
         acknowledged: asyncio.Future[None] = loop.create_future()
@@ -318,12 +318,7 @@ _UNSUBSCRIBE_TIMEOUT: Final = 10.0
 _NO_STREAM: Final = "the server declares notifications of changes, but provides no stream to receive them"
 _ACKNOWLEDGED: Final = "notifications/subscriptions/acknowledged"
 _UPDATED: Final = "notifications/resources/updated"
-_LISTS: Final[dict[str, ListName]] = {
-    "notifications/tools/list_changed": "tools",
-    "notifications/prompts/list_changed": "prompts",
-    "notifications/resources/list_changed": "resources",
-}
-_LIST_CHANGED: Final[dict[str, str]] = {name: method for method, name in _LISTS.items()}
+_LISTS: Final = {f"notifications/{name}/list_changed": name for name in LIST_NAMES}
 
 
 class ChangeListener:
@@ -549,7 +544,7 @@ class ChangeListener:
         """Report a possible change of each thing, as notifications may have been missed."""
         for change in self._requested.all(self._lists):
             if change.uri is None:
-                self._on_missed(_LIST_CHANGED[change.kind], {})
+                self._on_missed(f"notifications/{change.kind}/list_changed", {})
             else:
                 self._on_missed(_UPDATED, {"uri": change.uri})
             self._queue.add(change)
@@ -559,8 +554,8 @@ def not_announced(missing: Sequence[str]) -> ProtocolError:
     """Return the error for changes that a server does not announce."""
     return ProtocolError(
         METHOD_NOT_FOUND,
-        f"the server does not send notifications about {', '.join(missing)}. Watch only what it notifies; "
-        "watch() without arguments watches all lists that may change",
+        f"the server does not send notifications about {', '.join(missing)}. Subscribe to others; "
+        "listen() without arguments subscribes to all lists that may change",
     )
 
 

@@ -25,12 +25,7 @@ if TYPE_CHECKING:
 
 FieldKind = Literal["string", "integer", "number", "boolean", "choice", "choices"]
 
-_KINDS: Final[dict[str, FieldKind]] = {
-    "string": "string",
-    "integer": "integer",
-    "number": "number",
-    "boolean": "boolean",
-}
+_PLAIN_KINDS: Final[tuple[FieldKind, ...]] = ("string", "integer", "number", "boolean")
 
 
 class FormChoice(NamedTuple):
@@ -183,7 +178,11 @@ class FormRequest:
 
 def _field(name: str, schema: Json, is_required: bool) -> FormField:
     title, description = schema.get("title"), schema.get("description")
-    kind, choices = _KINDS.get(str(schema.get("type")), "string"), _choices(schema)
+    kind: FieldKind = "string"
+    for each in _PLAIN_KINDS:
+        if schema.get("type") == each:
+            kind = each
+    choices = _choices(schema)
     if choices:
         kind = "choice"
     elif schema.get("type") == "array":
@@ -278,7 +277,7 @@ class UrlRequest:
         if answer is None:
             return {"action": "cancel"}
         if not isinstance(answer, bool):
-            raise TypeError(f"elicit_url= must return True, False or None, not {answer!r}")
+            raise TypeError(f"url_elicitation_handler must return True, False or None, not {answer!r}")
         return {"action": "accept" if answer else "decline"}
 
     def __repr__(self) -> str:

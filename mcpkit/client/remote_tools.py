@@ -409,22 +409,19 @@ class ListedTools:
             return _UNKNOWN
 
     async def _find(self, name: str, *, fresh: bool = False) -> _ToolDefinition:
-        if fresh or not self._is_known(name):
+        def is_known() -> bool:
+            return not fresh and (name in self._tools or name in self._unlisted)
+
+        if not is_known():
             async with self._listing:
-                if fresh or not self._is_known(name):  # unless another task has listed them meanwhile
-                    await self._list(name, fresh=fresh)
+                if not is_known():  # unless another task has listed them meanwhile
+                    try:
+                        await self._list_tools(use_cache=not fresh)
+                    except ProtocolError as error:
+                        logger.debug("tools/list failed: %s", error)
+                    if name not in self._tools and len(self._unlisted) < _MOST_UNKNOWN:
+                        self._unlisted.add(name)
         return self._tools.get(name, _UNKNOWN)
-
-    def _is_known(self, name: str) -> bool:
-        return name in self._tools or name in self._unlisted
-
-    async def _list(self, name: str, *, fresh: bool) -> None:
-        try:
-            await self._list_tools(use_cache=not fresh)
-        except ProtocolError as error:
-            logger.debug("tools/list failed: %s", error)
-        if name not in self._tools and len(self._unlisted) < _MOST_UNKNOWN:
-            self._unlisted.add(name)
 
     def _warn(self, name: str, why: str) -> None:
         """Log once that a tool is invalid."""

@@ -239,11 +239,8 @@ class RequestDispatcher:
         declared: Json = {}
         has_modes = knows(revision, "ElicitRequestParams", "mode")
         if revision in CLIENT_METHODS["elicitation/create"]:
-            modes: Json = {}
-            if has_modes and self._elicit_url is not None:
-                modes["url"] = {}
-            if has_modes and self._elicit is not None:
-                modes["form"] = {}
+            handlers = {"url": self._elicit_url, "form": self._elicit}
+            modes: Json = {mode: {} for mode, each in handlers.items() if has_modes and each is not None}
             if modes or self._elicit is not None:
                 declared["elicitation"] = modes
         if self._sampling is not None:

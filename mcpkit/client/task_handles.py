@@ -269,9 +269,8 @@ class TaskHandle(Generic[T]):
         if not is_object(requests) or self._handled.issuperset(requests):
             return False
         skip = self._handled.copy()
-        self._handled |= (
-            requests.keys()
-        )  # before the handlers run, as `result` and `events` may be used at once
+        # Before the handlers run, as `result` and `events` may be used at once
+        self._handled |= requests.keys()
         try:
             responses = await input_responses(requests, "tasks/get", self._session.handler, skip)
             await self._request("tasks/update", inputResponses=responses)

@@ -16,27 +16,20 @@ from .._utils.option_checks import check_count, check_function, check_seconds
 from ..execution.coroutines import uncancel
 from ..options import Options
 from ..protocol.jsonrpc import Json
+from ..protocol.revisions import CACHEABLE
 from .client_messages import ProgressReceived
 
 ROUNDS: Final = 10
 """The default limit of input rounds, the same as in the official clients."""
 
-WITHOUT_EFFECTS: Final = frozenset(
-    {
-        "completion/complete",
-        "logging/setLevel",
-        "ping",
-        "prompts/get",
-        "prompts/list",
-        "resources/list",
-        "resources/read",
-        "resources/subscribe",
-        "resources/templates/list",
-        "resources/unsubscribe",
-        "server/discover",
-        "tools/list",
-    }
-)
+WITHOUT_EFFECTS: Final = CACHEABLE | {
+    "completion/complete",
+    "logging/setLevel",
+    "ping",
+    "prompts/get",
+    "resources/subscribe",
+    "resources/unsubscribe",
+}
 """Methods of requests that may be sent twice, since they change nothing or are idempotent."""
 
 _MIN_PAUSE: Final = 0.1
@@ -108,56 +101,52 @@ class Retries(Options):
         check_count("Retries(rounds=...)", self.rounds, least=0)
 
 
-class Retrying:
-    """Sends requests again after a failure.
+async def send_with_retries(
+    retries: Retries, send: Callable[[], Awaitable[Json]], method: str, retry: bool | None
+) -> Json:
+    """Send a request, and again after a failure; see `send_again`."""
+    try:
+        return await send()
+    except TransportError as error:
+        return await send_again(retries, error, send, method, retry)
+
+
+async def send_again(
+    retries: Retries,
+    error: TransportError,
+    send: Callable[[], Awaitable[Json]],
+    method: str,
+    retry: bool | None,
+) -> Json:
+    """Send a request again after a failure, as long as that is safe and may help.
 
     Args:
-        attempts: How often a request is sent in all.
-        max_delay: The longest `Retry-After` in seconds to wait for. After a longer one the error is raised.
+        retries: How often the request is sent, and the longest `Retry-After` to wait for.
+        error: The error of the first attempt.
+        send: Sends the request once more, with a new id.
+        method: The method.
+        retry: Whether the request may be sent twice. None decides by the method.
+
+    Raises:
+        OutcomeUnknownError: The server may have run the request, and it must not run twice.
+        TransportError: All attempts failed before the server began.
+        ProtocolError: The server responded with an error.
     """
-
-    def __init__(self, attempts: int, max_delay: float) -> None:
-        self._attempts = attempts
-        self._max_delay = max_delay
-
-    async def send(self, send: Callable[[], Awaitable[Json]], method: str, retry: bool | None) -> Json:
-        """Send a request, and again if necessary; see `send_again`."""
+    may_repeat = method in WITHOUT_EFFECTS if retry is None else retry
+    for attempt in range(1, retries.attempts + 1):
+        if error.may_have_begun and not may_repeat:
+            hint = " (pass retry=True if repeating it does no harm)" if error.may_pass else ""
+            raise OutcomeUnknownError(
+                f"the server may have executed {method}, so the client does not repeat it{hint}: {error}"
+            ) from error
+        if attempt == retries.attempts or not error.may_pass or (error.retry_after or 0) > retries.max_delay:
+            break
+        await asyncio.sleep(pause_after(attempt) if error.retry_after is None else error.retry_after)
         try:
             return await send()
-        except TransportError as error:
-            return await self.send_again(error, send, method, retry)
-
-    async def send_again(
-        self, error: TransportError, send: Callable[[], Awaitable[Json]], method: str, retry: bool | None
-    ) -> Json:
-        """Send a request again after a failure, as long as that is safe and may help.
-
-        Args:
-            error: The error of the first attempt.
-            send: Sends the request once more, with a new id.
-            method: The method.
-            retry: Whether the request may be sent twice. None decides by the method.
-
-        Raises:
-            OutcomeUnknownError: The server may have run the request, and it must not run twice.
-            TransportError: All attempts failed before the server began.
-            ProtocolError: The server responded with an error.
-        """
-        may_repeat = method in WITHOUT_EFFECTS if retry is None else retry
-        for attempt in range(1, self._attempts + 1):
-            if error.may_have_begun and not may_repeat:
-                hint = " (pass retry=True if repeating it does no harm)" if error.may_pass else ""
-                raise OutcomeUnknownError(
-                    f"the server may have executed {method}, so the client does not repeat it{hint}: {error}"
-                ) from error
-            if attempt == self._attempts or not error.may_pass or (error.retry_after or 0) > self._max_delay:
-                break
-            await asyncio.sleep(pause_after(attempt) if error.retry_after is None else error.retry_after)
-            try:
-                return await send()
-            except TransportError as again:
-                error = again
-        raise error
+        except TransportError as again:
+            error = again
+    raise error
 
 
 def pause_after(attempts: int) -> float:
@@ -248,24 +237,8 @@ class PendingRequest:
         is_late: Whether the request has timed out.
 
     Raises:
-        TypeError: An argument is of another type.
-        ValueError: A time limit is not above 0.
+        TypeError: `progress` is not a function.
     """
-
-    __slots__ = (
-        "_callbacks",
-        "_deadline",
-        "_error",
-        "_is_paused",
-        "_loop",
-        "_method",
-        "_progress",
-        "_response",
-        "_sender",
-        "_timeout",
-        "_timer",
-        "is_late",
-    )
 
     def __init__(
         self,
@@ -277,8 +250,6 @@ class PendingRequest:
         is_paused: Callable[[], bool],
     ) -> None:
         check_function("progress", progress, "done, total and message")
-        check_seconds("timeout", timeout, may_be_none=True)
-        check_seconds("max_timeout", max_timeout, may_be_none=True)
         self._loop = response.get_loop()
         self._method = method
         self._response = response

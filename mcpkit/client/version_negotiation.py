@@ -13,7 +13,6 @@ from .._utils.exceptions import (
     StatusError,
     TransportError,
 )
-from .._utils.option_checks import check_seconds
 from ..execution.coroutines import within
 from ..protocol.jsonrpc import Json, is_array, is_object
 from ..protocol.revisions import ALL, HANDSHAKE, LATEST, LATEST_HANDSHAKE, SERVER_INFO, STATELESS
@@ -47,7 +46,6 @@ class Negotiation:
     def __init__(self, revision: str | None, timeout: float | None) -> None:
         if revision is not None and revision not in ALL:
             raise ValueError(f"unknown revision {revision!r}. Supported are {', '.join(ALL)}")
-        check_seconds("connect_timeout", timeout, may_be_none=True)
         self._revision = revision
         self._timeout = timeout
         self._transport: Transport | None = None  # the last one that worked

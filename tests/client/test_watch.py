@@ -173,9 +173,7 @@ async def test_watch_unsupported_changes_raise_protocol_error(revision: str) -> 
     server.tool(name="a")(_text)
     async with Client(server, protocol_version=revision) as client:
         resources = {"resource_subscriptions": "x://a", "resources_list_changed": True}
-        with pytest.raises(
-            ProtocolError, match=r"the list of resources, x://a\. Watch only what it notifies"
-        ):
+        with pytest.raises(ProtocolError, match=r"the list of resources, x://a\. Subscribe to others"):
             async with client.listen(tools_list_changed=True, **resources):
                 pass
         with pytest.raises(ProtocolError, match="the list of prompts"):
