@@ -1,4 +1,4 @@
-"""What all replacements share: recognition of SDK models, protocol errors, settings, logging, and access tokens."""
+"""Code that all replacements share: recognition of SDK models, protocol errors, settings, logging, access tokens."""
 
 from __future__ import annotations
 
@@ -58,11 +58,13 @@ def find_context_parameter(fn: object) -> str | None:
         hints = get_type_hints(fn)
     except Exception:  # noqa: BLE001 - annotations may raise anything when they are evaluated
         return None
-    for name, hint in hints.items():
-        classes = (get_origin(each) or each for each in (hint, *get_args(hint)))
-        if any(isinstance(of, type) and is_kind(of, "Context") for of in classes):
-            return name
-    return None
+    return next((name for name, hint in hints.items() if is_context(hint)), None)
+
+
+def is_context(hint: object) -> bool:
+    """Return True for the annotation `Context`, optional or not."""
+    classes = (get_origin(each) or each for each in (hint, *get_args(hint)))
+    return any(isinstance(of, type) and is_kind(of, "Context") for of in classes)
 
 
 def is_list(value: object) -> TypeGuard[Sequence[object]]:

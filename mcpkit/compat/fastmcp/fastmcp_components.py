@@ -74,58 +74,53 @@ include_fastmcp_meta run_middleware
 HTTP_OPTIONS: Final = frozenset(_HTTP.split())
 SERVER_OPTIONS: Final = HTTP_OPTIONS | frozenset(_SERVER.split())
 IGNORED_OPTIONS: Final = frozenset(_IGNORED.split())
-_VISIBILITY = "call tool.disable(), or use @server.tool(access=Access(visible=...)) of mcpkit"
-_CHANGES = "declare the components with the names and arguments that they should have"
-_OTHER_SERVERS = "use server.include(...) of mcpkit, or call the other server with mcpkit.Client"
-_TASKS = "use @server.tool(task=True) of mcpkit"
-SERVER_ALTERNATIVES: Final = {
-    **dict.fromkeys(("include_tags", "exclude_tags", "enable", "disable"), _VISIBILITY),
-    **dict.fromkeys(
-        ("transforms", "tool_transformations", "add_transform", "add_tool_transformation"), _CHANGES
-    ),
-    **dict.fromkeys(
-        ("providers", "add_provider", "as_proxy", "from_openapi", "from_fastapi"), _OTHER_SERVERS
-    ),
-    **dict.fromkeys(("middleware", "add_middleware"), "use @server.middleware of mcpkit"),
-    **dict.fromkeys(("cache_ttl", "cache_scope"), "use Server(cache=...) of mcpkit"),
-    **dict.fromkeys(("tasks", "add_extension", "get_tasks", "docket"), _TASKS),
-    **dict.fromkeys(
-        ("_tool_manager", "_resource_manager", "_prompt_manager", "local_provider"), "use mcp.list_tools()"
-    ),
-    "auth": "use Server(auth=...) of mcpkit",
-    "resource_security": "omit it: paths outside the folder are always rejected",
-    "tool_serializer": "return a ToolResult",
-    "tool_names": "set the names on the tools of the other server",
-    **dict.fromkeys(
-        ("add_template", "add_completion_handler"),
-        "use the decorators @mcp.resource(uri) and @mcp.completion",
-    ),
-    **dict.fromkeys(("get_resource", "get_resources"), "use await mcp.list_resources()"),
-    **dict.fromkeys(
-        ("get_resource_template", "get_resource_templates"), "use await mcp.list_resource_templates()"
-    ),
-    "get_prompts": "use await mcp.list_prompts()",
-    **dict.fromkeys(("unmount", "from_client"), "mount only the servers that should be served"),
-    "add_resource_fn": "use @mcp.resource(uri)",
-}
-LOOKUP_ALTERNATIVES: Final = {
-    "version": "pass only the name: each component has one version",
-    "task_meta": _TASKS,
-}
+
+
+def alternatives(table: str) -> dict[str, str]:
+    """Return alternatives by name, from lines such as `name other_name: alternative`."""
+    lines = (line.partition(": ") for line in table.strip().splitlines())
+    return {name: alternative for names, _, alternative in lines for name in names.split()}
+
+
+SERVER_ALTERNATIVES: Final = alternatives("""
+include_tags exclude_tags enable disable: call tool.disable(), or use @server.tool(access=Access(visible=...)) of mcpkit
+transforms tool_transformations add_transform add_tool_transformation: declare the components with the names and \
+arguments that they should have
+providers add_provider as_proxy from_openapi from_fastapi: use server.include(...) of mcpkit, or call the other server \
+with mcpkit.Client
+middleware add_middleware: use @server.middleware of mcpkit
+cache_ttl cache_scope: use Server(cache=...) of mcpkit
+tasks add_extension get_tasks docket: use @server.tool(task=True) of mcpkit
+_tool_manager _resource_manager _prompt_manager local_provider: use mcp.list_tools()
+auth: use Server(auth=...) of mcpkit
+resource_security: omit it: paths outside the folder are always rejected
+tool_serializer: return a ToolResult
+tool_names: set the names on the tools of the other server
+add_template add_completion_handler: use the decorators @mcp.resource(uri) and @mcp.completion
+get_resource get_resources: use await mcp.list_resources()
+get_resource_template get_resource_templates: use await mcp.list_resource_templates()
+get_prompts: use await mcp.list_prompts()
+unmount from_client: mount only the servers that should be served
+add_resource_fn: use @mcp.resource(uri)
+""")
+LOOKUP_ALTERNATIVES: Final = alternatives("""
+version: pass only the name: each component has one version
+task_meta: use @server.tool(task=True) of mcpkit
+""")
 """Arguments of lookups and calls that are not supported."""
+COMPONENT_ALTERNATIVES: Final = alternatives("""
+app: return a resource of type text/html from a tool
+auth: use Server(auth=...) and @server.tool(scopes=...) of mcpkit
+exclude_args: use Depends(...) as the default of the parameter
+metadata: use meta=, title=, description= and similar arguments
+serializer: return a ToolResult
+security: omit it: paths outside the folder are rejected in all parameters
+task: use @server.tool(task=True) of mcpkit
+""")
 SchemaChange = Callable[[Json], Json]
 """A change of a schema before it is listed."""
 
 COMMON_OPTIONS = frozenset({"name", "title", "description", "icons", "tags", "meta", "version", "enabled"})
-COMPONENT_ALTERNATIVES = {
-    "app": "return a resource of type text/html from a tool",
-    "auth": "use Server(auth=...) and @server.tool(scopes=...) of mcpkit",
-    "exclude_args": "use Depends(...) as the default of the parameter",
-    "metadata": "use meta=, title=, description= and similar arguments",
-    "serializer": "return a ToolResult",
-    "security": "omit it: paths outside the folder are rejected in all parameters",
-    "task": "use @server.tool(task=True) of mcpkit",
-}
 
 
 def check_options(

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from functools import partialmethod
-from typing import TYPE_CHECKING, Generic, Literal
+from typing import TYPE_CHECKING, Generic, Literal, get_origin
 from uuid import uuid4
 from weakref import WeakKeyDictionary
 
@@ -21,8 +21,8 @@ from .. import types
 from ..lowlevel.lowlevel_session import http_request
 from ..mcp_fastmcp.mcp_server import CancelledElicitation, DeclinedElicitation
 from ..mcp_fastmcp.mcp_server import Context as McpContext
-from .fastmcp_components import Replacement
-from .function_calls import inlined, origin_of, rooted
+from .fastmcp_components import Replacement, alternatives
+from .function_calls import inlined, rooted
 
 if TYPE_CHECKING:
     from ...context import Context as NativeContext
@@ -70,11 +70,6 @@ def _form_type(scalar: Incomplete, otherwise: Incomplete) -> Incomplete:
     return otherwise if scalar is None else generic[scalar]
 
 
-def _literals(values: Incomplete) -> Incomplete:
-    choice = _literal(values)
-    return list[choice]  # type: ignore[valid-type]  # made at run time
-
-
 class Form:
     """The form for a type of result.
 
@@ -95,18 +90,19 @@ class Form:
             raise TypeError("ctx.elicit() requires a response_type. Pass bool for a confirmation")
         inner: Incomplete = response_type[0] if is_array(response_type) and len(response_type) == 1 else None
         value: Json | None = None
+        origin: Incomplete = get_origin(response_type)
         scalar: Incomplete = None  # the type of a form with one value
         if is_object(response_type):
             value, scalar = {**_choices(response_type, "oneOf"), "type": "string"}, _literal(response_type)
         elif inner and is_object(inner):
-            value, scalar = {"type": "array", "items": _choices(inner, "anyOf")}, _literals(inner)
+            value, scalar = {"type": "array", "items": _choices(inner, "anyOf")}, list[_literal(inner)]  # type: ignore[misc]  # made at run time
         elif inner and is_array(inner):
-            value, scalar = {"type": "array", "items": {"enum": inner}}, _literals(inner)
+            value, scalar = {"type": "array", "items": {"enum": inner}}, list[_literal(inner)]  # type: ignore[misc]  # as above
         elif is_array(response_type):
             scalar = _literal(response_type)
         elif (
             response_type in (bool, int, float, str)
-            or origin_of(response_type) in (list, Literal)
+            or origin in (list, Literal)
             or (isinstance(response_type, type) and issubclass(response_type, Enum))
         ):
             scalar = response_type
@@ -169,19 +165,14 @@ class Sessions:
         self.levels: WeakKeyDictionary[object, str] = WeakKeyDictionary()
 
 
-_VISIBILITY = "use @server.tool(access=Access(visible=...)) of mcpkit"
-_ALTERNATIVES = {
-    "list_resources": "use await ctx.fastmcp.list_resources()",
-    "list_prompts": "use await ctx.fastmcp.list_prompts()",
-    "get_prompt": "use await ctx.fastmcp.render_prompt(name, arguments)",
-    "enable_components": _VISIBILITY,
-    "disable_components": _VISIBILITY,
-    "reset_visibility": _VISIBILITY,
-    "input_responses": "use `await ctx.elicit(...)`, which works in every revision",
-    "request_state": "use `await ctx.elicit(...)`, which works in every revision",
-    "task_id": "use @server.tool(task=True) of mcpkit",
-    "is_background_task": "use @server.tool(task=True) of mcpkit",
-}
+_ALTERNATIVES = alternatives("""
+list_resources: use await ctx.fastmcp.list_resources()
+list_prompts: use await ctx.fastmcp.list_prompts()
+get_prompt: use await ctx.fastmcp.render_prompt(name, arguments)
+enable_components disable_components reset_visibility: use @server.tool(access=Access(visible=...)) of mcpkit
+input_responses request_state: use `await ctx.elicit(...)`, which works in every revision
+task_id is_background_task: use @server.tool(task=True) of mcpkit
+""")
 
 
 class Context(Replacement, McpContext["Incomplete", "Incomplete", "Incomplete"]):

@@ -22,7 +22,7 @@ from .fastmcp_components import (
 )
 from .fastmcp_context import Sessions
 from .fastmcp_tools import Tool
-from .resources_and_prompts import Prompt, Resource, ResourceTemplate, create_resource
+from .resources_and_prompts import Prompt, Resource, ResourceTemplate
 
 ComponentT = TypeVar("ComponentT", bound=Component)
 logger = logging.getLogger("fastmcp.server")
@@ -101,9 +101,8 @@ class Registry:
         check_positional("resource()", positional, "name=, description=")
         if not isinstance(uri, str):
             raise TypeError("The @resource decorator was used incorrectly. Use @resource('uri')")
-        return _register(
-            "resource", None, options, lambda fn, options: self._add(create_resource(uri, fn, options))
-        )
+        create = ResourceTemplate if "{" in uri and "}" in uri else Resource
+        return _register("resource", None, options, lambda fn, options: self._add(create(uri, fn, **options)))
 
     def mount(
         self,

@@ -8,6 +8,7 @@ import logging
 from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from functools import partial, partialmethod
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from ..._utils.exceptions import (
@@ -65,6 +66,22 @@ logger = logging.getLogger("fastmcp.server")
 _APP_OPTIONS = ("json_response", "stateless_http", "session_idle_timeout")
 _HOST_OPTIONS = ("host_origin_protection", "allowed_hosts", "allowed_origins")
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+
+def _runs_http(transport: str) -> Callable[..., Incomplete]:
+    """Return a method that serves HTTP at a host and a port."""
+
+    async def run(
+        self: FastMCP,
+        host: str | None = None,
+        port: int | None = None,
+        log_level: str | None = None,
+        path: str | None = None,
+        uvicorn_config: Json | None = None,
+    ) -> None:
+        await self.run_http_async(None, transport, host, port, log_level, path, uvicorn_config)
+
+    return run
 
 
 class FastMCP(Replacement, Registry, McpFastMCP[object]):  # type: ignore[misc]  # some methods take what those of fastmcp take
@@ -132,15 +149,8 @@ class FastMCP(Replacement, Registry, McpFastMCP[object]):  # type: ignore[misc] 
         self._mcp_server.instructions = value
         self._update_server_info()
 
-    @property
-    def served(self) -> Served:
-        """The mcpkit server behind this one."""
-        return self._mcp_server.served
-
-    @property
-    def version(self) -> str | None:
-        """Version of the server."""
-        return self._mcp_server.version
+    served: Served = property(attrgetter("_mcp_server.served"), doc="The mcpkit server behind this one.")  # type: ignore[assignment]  # of this class
+    version = property(attrgetter("_mcp_server.version"), doc="Version of the server.")
 
     @asynccontextmanager
     async def all_lifespans(self, _: object = None) -> AsyncGenerator[Incomplete]:
@@ -328,40 +338,33 @@ class FastMCP(Replacement, Registry, McpFastMCP[object]):  # type: ignore[misc] 
         middleware: Sequence[Incomplete] | None = None,
         **options: Incomplete,
     ) -> None:
-        """Serve HTTP at a host and a port."""
+        """Serve HTTP at a host and a port; at a loopback address, requests to loopback hosts only."""
         if isinstance(show_banner, str):
             raise TypeError(
                 f"run_http_async() takes show_banner first, as in fastmcp 4. Pass transport={show_banner!r} by name"
             )
-        await self._serve_http(
-            transport,
-            host,
-            port,
-            path,
-            {**options, "log_level": log_level, "uvicorn_config": uvicorn_config, "middleware": middleware},
+        import uvicorn
+
+        address = {"host": host, "port": port}
+        self.settings = self.settings.model_copy(
+            update={name: each for name, each in address.items() if each is not None}
+        )
+        config: Json = {
+            "timeout_graceful_shutdown": 2,
+            "log_level": (log_level or self.settings.log_level).lower(),
+            **(uvicorn_config or {}),
+        }
+        sockets = options.pop("sockets", None)
+        if (stateless := options.pop("stateless", None)) is not None:
+            options.setdefault("stateless_http", stateless)
+        options.setdefault("host_origin_protection", self.settings.host in _LOOPBACK)
+        app = self.http_app(path, middleware, transport=transport, **options)
+        await uvicorn.Server(uvicorn.Config(app, self.settings.host, self.settings.port, **config)).serve(
+            sockets
         )
 
-    async def run_streamable_http_async(
-        self,
-        host: str | None = None,
-        port: int | None = None,
-        log_level: str | None = None,
-        path: str | None = None,
-        uvicorn_config: Json | None = None,
-    ) -> None:
-        """Serve streamable HTTP at a host and a port."""
-        await self.run_http_async(None, "http", host, port, log_level, path, uvicorn_config)
-
-    async def run_sse_async(  # pyright: ignore[reportIncompatibleMethodOverride]  # as fastmcp 2 has it
-        self,
-        host: str | None = None,
-        port: int | None = None,
-        log_level: str | None = None,
-        path: str | None = None,
-        uvicorn_config: Json | None = None,
-    ) -> None:
-        """Serve HTTP+SSE at a host and a port."""
-        await self.run_http_async(None, "sse", host, port, log_level, path, uvicorn_config)
+    run_streamable_http_async: Incomplete = _runs_http("http")
+    run_sse_async: Incomplete = _runs_http("sse")
 
     def http_app(
         self,
@@ -372,15 +375,12 @@ class FastMCP(Replacement, Registry, McpFastMCP[object]):  # type: ignore[misc] 
         transport: str = "http",
         **options: Incomplete,
     ) -> Starlette:
-        """Return an ASGI app. If it is mounted in another app, that app must enter its `lifespan`."""
+        """Return an ASGI app. It accepts all hosts and origins unless options restrict them.
+
+        If it is mounted in another app, that app must enter its `lifespan`.
+        """
         self._session_manager = None  # a new one is created with the current settings
         options = {**options, "json_response": json_response, "stateless_http": stateless_http}
-        return self._app(path, middleware or (), transport, options)
-
-    def _app(
-        self, path: str | None, middleware: Sequence[Incomplete], transport: str, options: Json
-    ) -> Starlette:
-        """Return an ASGI app. It accepts all hosts and origins unless options restrict them."""
         check_options(
             "http_app()", options, {*_APP_OPTIONS, *_HOST_OPTIONS}, ignored=("event_store", "retry_interval")
         )
@@ -408,34 +408,11 @@ class FastMCP(Replacement, Registry, McpFastMCP[object]):  # type: ignore[misc] 
         self.settings = self.settings.model_copy(update={**known, "transport_security": security})
         self.transport = "sse" if is_sse else "streamable-http"
         app: Incomplete = self.sse_app() if is_sse else self.streamable_http_app()
-        for each in reversed(middleware):
+        for each in reversed(middleware or ()):
             app.add_middleware(each.cls, *each.args, **each.kwargs)
         app.lifespan = app.router.lifespan_context
         starlette: Starlette = app
         return starlette
-
-    async def _serve_http(
-        self, transport: str, host: str | None, port: int | None, path: str | None, options: Json
-    ) -> None:
-        """Serve with uvicorn, until a signal arrives; at a loopback address only requests to loopback hosts."""
-        import uvicorn
-
-        address = {"host": host, "port": port}
-        self.settings = self.settings.model_copy(
-            update={name: each for name, each in address.items() if each is not None}
-        )
-        config: Json = {
-            "timeout_graceful_shutdown": 2,
-            "log_level": (options.pop("log_level", None) or self.settings.log_level).lower(),
-            **(options.pop("uvicorn_config", None) or {}),
-        }
-        middleware, sockets = options.pop("middleware", None) or (), options.pop("sockets", None)
-        if (stateless := options.pop("stateless", None)) is not None:
-            options.setdefault("stateless_http", stateless)
-        options.setdefault("host_origin_protection", self.settings.host in _LOOPBACK)
-        app = self._app(path, middleware, transport, options)
-        uvicorn_config = uvicorn.Config(app, self.settings.host, self.settings.port, **config)
-        await uvicorn.Server(uvicorn_config).serve(sockets)
 
 
 def _upstream_problem(error: Exception) -> str | None:

@@ -21,30 +21,19 @@ from ...requests.request_record import call_of
 from ...schema import docstrings
 from ...schema.json_schema import nodes, replaced
 from ..lowlevel.lowlevel_session import http_request
-from ..shared_models_and_settings import BLOCKS, is_kind
+from ..shared_models_and_settings import BLOCKS, get_access_token, is_context, is_kind
 from .fastmcp_components import FastMCPError
 
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-    from ..shared_models_and_settings import AccessToken
-
 # Dependencies: parameters of type `Context` or with `Depends`, and functions for the current request
 
-_NOT_FORWARDED = {
-    *(
-        "host",
-        "content-length",
-        "content-type",
-        "connection",
-        "transfer-encoding",
-        "upgrade",
-        "te",
-        "keep-alive",
-    ),
-    *("expect", "accept", "authorization", "cookie", "proxy-authenticate", "proxy-authorization"),
-    *("proxy-connection", "mcp-session-id"),
-}
+_NOT_FORWARDED = """
+host content-length content-type connection transfer-encoding upgrade te keep-alive expect accept authorization cookie
+proxy-authenticate proxy-authorization proxy-connection mcp-session-id
+"""
+"""Headers of a request to the server that a request to another server should not have."""
 
 current: ContextVar[Incomplete] = ContextVar("fastmcp_context")
 """The context of the current request."""
@@ -73,22 +62,6 @@ class Dependency:
                 value = stack.enter_context(value)
             opened[self.function] = value
         return opened[self.function]
-
-
-async def open_dependencies(
-    parameters: dict[str, Dependency], stack: AsyncExitStack, function_name: str
-) -> dict[str, Incomplete]:
-    """Return the value of each parameter. The stack closes context managers."""
-    values: dict[str, Incomplete] = {}
-    opened: dict[object, object] = {}
-    for name, each in parameters.items():
-        try:
-            values[name] = await each.open(stack, opened)
-        except FastMCPError:
-            raise
-        except Exception as error:
-            raise RuntimeError(f"Failed to resolve dependency {name!r} for {function_name}") from error
-    return values
 
 
 def Depends(dependency: Callable[..., Incomplete], *, use_cache: bool = True) -> Incomplete:  # noqa: N802 - as fastmcp has it
@@ -127,16 +100,11 @@ def get_http_request() -> Request:
 def get_http_headers(include_all: bool = False, include: set[str] | None = None) -> dict[str, str]:
     """Return the headers of the current HTTP request that may be forwarded; an empty dict without a request."""
     request: Incomplete = http_request.get()
-    excluded: set[str] = set() if include_all else _NOT_FORWARDED - {each.lower() for each in include or ()}
+    excluded: set[str] = (
+        set() if include_all else {*_NOT_FORWARDED.split()} - {each.lower() for each in include or ()}
+    )
     headers = {} if request is None else dict(request.headers)
     return {name: each for name, each in headers.items() if name not in excluded}
-
-
-def get_access_token() -> AccessToken | None:
-    """Return the access token of the current request; None if it has none."""
-    from .. import shared_models_and_settings as mcp_shared
-
-    return mcp_shared.get_access_token()
 
 
 CurrentContext: Callable[[], Incomplete] = partial(Dependency, get_context)
@@ -310,11 +278,6 @@ def _members(annotation: object) -> tuple[object, ...]:
     return get_args(annotation) if get_origin(annotation) in (Union, UnionType) else (annotation,)
 
 
-def origin_of(annotation: object) -> Incomplete:
-    """Return the generic type of an annotation; None if it has none."""
-    return get_origin(annotation)
-
-
 def is_open(annotation: object) -> bool:
     """Return True if an annotation accepts any value."""
     return annotation is None or annotation is ... or repr(annotation) == _ANY
@@ -325,7 +288,7 @@ def _is_uninformative(annotation: Incomplete) -> bool:
     of, *others = _members(annotation)
     if is_open(annotation) or (of in (list, tuple, Sequence) and not others):
         return True
-    origin = origin_of(of)
+    origin: Incomplete = get_origin(of)
     if others or origin not in (list, tuple, Sequence):
         return False
     return [*map(repr, get_args(of))] == ([_ANY, repr(...)] if origin is tuple else [_ANY])
@@ -380,9 +343,11 @@ class Function:
         if isinstance(self.result, str):
             self.result = hints.get("return", self.result)
         self.injected = {
-            name: each.default if isinstance(each.default, Dependency) else _context_dependency(each.default)
+            name: each.default
+            if isinstance(each.default, Dependency)
+            else Dependency(get_context if each.default is not None else lambda: current.get(None))
             for name, each in signature.parameters.items()
-            if isinstance(each.default, Dependency) or _is_context(hints.get(name))
+            if isinstance(each.default, Dependency) or is_context(hints.get(name))
         }
         self.parameters = [each for name, each in signature.parameters.items() if name not in self.injected]
         self.hints = {
@@ -432,9 +397,16 @@ class Function:
         """Call the function with validated arguments; in a thread if it is not `async`."""
         if not self.injected:
             return await self._call(arguments, in_thread)
+        opened: dict[object, object] = {}
         async with AsyncExitStack() as stack:
-            injected = await open_dependencies(self.injected, stack, self.name)
-            return await self._call({**arguments, **injected}, in_thread)
+            for name, each in self.injected.items():
+                try:
+                    arguments = {**arguments, name: await each.open(stack, opened)}
+                except FastMCPError:
+                    raise
+                except Exception as error:
+                    raise RuntimeError(f"Failed to resolve dependency {name!r} for {self.name}") from error
+            return await self._call(arguments, in_thread)
 
     async def _call(self, arguments: Json, in_thread: bool) -> Incomplete:
         context = current.get(None)
@@ -475,14 +447,6 @@ def _check_parameters(signature: inspect.Signature, kind: str, allows_any: bool)
             raise ValueError(f"Functions with *args are not supported as {kind}")
         if each.kind is each.VAR_KEYWORD and not allows_any:
             raise ValueError(f"Functions with **kwargs are not supported as {kind}")
-
-
-def _context_dependency(default: object) -> Dependency:
-    return Dependency(lambda: current.get(None)) if default is None else Dependency(get_context)
-
-
-def _is_context(hint: object) -> bool:
-    return any(isinstance(each, type) and is_kind(each, "Context") for each in (hint, *get_args(hint)))
 
 
 def _with_description(hint: object) -> Incomplete:

@@ -10,29 +10,22 @@ from ...client.client import Client as NativeClient
 from ...protocol.jsonrpc import Json
 from ...protocol.objects import Incomplete
 from .. import types
-from .fastmcp_components import Replacement, ToolError, check_options, check_positional
+from .fastmcp_components import Replacement, ToolError, alternatives, check_options, check_positional
 from .fastmcp_server import FastMCP
 
-_TASKS = "use @server.tool(task=True) and Client of mcpkit"
-_OPTION_ALTERNATIVES: dict[str, str] = dict.fromkeys(
-    (
-        *("roots", "sampling_handler", "elicitation_handler", "auth", "mode", "extensions", "client_info"),
-        *("message_handler", "sampling_capabilities", "prior_discover", "input_required_max_rounds"),
-        "result_claims",
-    ),
-    "use mcpkit.Client(server.served, elicitation_handler=..., sampling_handler=..., roots=...)",
-)
-_CONNECTION_ATTRIBUTES = """
-session initialize_result server_info server_capabilities instructions protocol_version new set_roots close initialize
-set_sampling_callback set_elicitation_callback set_logging_level
-"""
-_ATTRIBUTE_ALTERNATIVES: dict[str, str] = dict.fromkeys(
-    _CONNECTION_ATTRIBUTES.split(), "use mcpkit.Client(server.served)"
-)
-_CALL_ALTERNATIVES = {
-    **dict.fromkeys(("version", "cache_mode"), "pass only the name"),
-    **dict.fromkeys(("task", "task_id", "ttl"), _TASKS),
-}
+_OPTION_ALTERNATIVES = alternatives("""
+roots sampling_handler elicitation_handler auth mode extensions client_info message_handler sampling_capabilities \
+prior_discover input_required_max_rounds result_claims: use mcpkit.Client(server.served, elicitation_handler=..., \
+sampling_handler=..., roots=...)
+""")
+_ATTRIBUTE_ALTERNATIVES = alternatives("""
+session initialize_result server_info server_capabilities instructions protocol_version new set_roots close initialize \
+set_sampling_callback set_elicitation_callback set_logging_level: use mcpkit.Client(server.served)
+""")
+_CALL_ALTERNATIVES = alternatives("""
+version cache_mode: pass only the name
+task task_id ttl: use @server.tool(task=True) and Client of mcpkit
+""")
 _IGNORED_OPTIONS = ("timeout", "progress_handler", "meta", "max_pages")
 
 

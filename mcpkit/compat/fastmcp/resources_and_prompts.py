@@ -268,13 +268,6 @@ def _check_parameters(function: Function, in_path: set[str], in_query: set[str])
         )
 
 
-def create_resource(
-    uri: str, function: Callable[..., Incomplete], options: Json
-) -> Resource | ResourceTemplate:
-    """Create a resource from a function, or a template if the URI has parameters."""
-    return (ResourceTemplate if "{" in uri and "}" in uri else Resource)(uri, function, **options)
-
-
 def is_outside_path(value: object) -> bool:
     """Return True if a parameter is a path outside of its starting folder, or contains a NUL."""
     for each in value if is_array(value) else [value]:

@@ -538,17 +538,16 @@ class HandlerMiddleware:
         if name is not None and found is not None:
             kind, handler = found
             message = optional(method=method, params=params)
-            coroutine = _handle_notification(handler, lambda: _parse(kind, name, message))
-            task = asyncio.get_running_loop().create_task(coroutine)
+
+            async def handle() -> None:
+                try:
+                    await handler(_parse(kind, name, message))
+                except Exception:
+                    logger.exception("The handler of a notification raised")
+
+            task = asyncio.get_running_loop().create_task(handle())
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
-
-
-async def _handle_notification(handler: Handler, parse: Callable[[], object]) -> None:
-    try:
-        await handler(parse())
-    except Exception:
-        logger.exception("The handler of a notification raised")
 
 
 def _parse(kind: type[BaseModel] | None, name: str, message: Json) -> Incomplete:

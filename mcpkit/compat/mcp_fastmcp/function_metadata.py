@@ -257,10 +257,15 @@ class Media:
     kind = ""  # not annotated: pydantic would take it for a field of what a tool returns
 
     def __init__(self, path: str | Path | None = None, data: bytes | None = None, format: str | None = None):  # noqa: A002 - its name there
+        if self.kind == "image" and (path is None) == (data is None):
+            problem = "Either path or data must" if data is None else "Only one of path or data can"
+            raise ValueError(f"{problem} be provided")
+        if self.kind == "audio" and bool(path) == bool(data):
+            raise ValueError("Either path or data can be provided")
         self.path, self.data, self._format = Path(path) if path else None, data, format
         self._mime_type = self._get_mime_type()
 
-    def _get_mime_type(self) -> str:
+    def _get_mime_type(self) -> str:  # authors' classes override it
         if self._format:
             return f"{self.kind}/{self._format.lower()}"
         subtypes = _SUBTYPES[self.kind]
@@ -279,13 +284,6 @@ class Image(Media):
 
     kind = "image"
 
-    def __init__(self, path: str | Path | None = None, data: bytes | None = None, format: str | None = None):  # noqa: A002 - its name there
-        if path is None and data is None:
-            raise ValueError("Either path or data must be provided")
-        if path is not None and data is not None:
-            raise ValueError("Only one of path or data can be provided")
-        super().__init__(path, data, format)
-
     def to_image_content(self) -> types.ImageContent:
         """Return it as a content block; a file is read now."""
         return types.ImageContent(type="image", data=self._encoded(), mimeType=self._mime_type)
@@ -295,11 +293,6 @@ class Audio(Media):
     """An audio clip."""
 
     kind = "audio"
-
-    def __init__(self, path: str | Path | None = None, data: bytes | None = None, format: str | None = None):  # noqa: A002 - its name there
-        if bool(path) == bool(data):
-            raise ValueError("Either path or data can be provided")
-        super().__init__(path, data, format)
 
     def to_audio_content(self) -> types.AudioContent:
         """Return it as a content block; a file is read now."""

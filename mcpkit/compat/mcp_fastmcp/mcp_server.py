@@ -7,7 +7,7 @@ import inspect
 import logging
 import re
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+from functools import partial, partialmethod
 from operator import attrgetter
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Generic, Literal, TypeAlias, Union, get_args, get_origin
@@ -194,21 +194,10 @@ class Context(Generic[SessionT, LifespanT, RequestT]):
         """Send a log message to the client."""
         await self.session.send_log_message(level, message, logger_name, self.request_id)
 
-    async def debug(self, message: str, *, logger_name: str | None = None) -> None:
-        """Send a log message of level `debug`."""
-        await self.log("debug", message, logger_name=logger_name)
-
-    async def info(self, message: str, *, logger_name: str | None = None) -> None:
-        """Send a log message of level `info`."""
-        await self.log("info", message, logger_name=logger_name)
-
-    async def warning(self, message: str, *, logger_name: str | None = None) -> None:
-        """Send a log message of level `warning`."""
-        await self.log("warning", message, logger_name=logger_name)
-
-    async def error(self, message: str, *, logger_name: str | None = None) -> None:
-        """Send a log message of level `error`."""
-        await self.log("error", message, logger_name=logger_name)
+    debug = partialmethod(log, "debug")
+    info = partialmethod(log, "info")
+    warning = partialmethod(log, "warning")
+    error = partialmethod(log, "error")
 
     @property
     def client_id(self) -> str | None:

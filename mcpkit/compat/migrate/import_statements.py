@@ -11,7 +11,6 @@ from .name_tables import ABSENT, CONTEXT_CLASSES, RENAMED, SERVER_CLASSES, UNMAR
 from .rewrite_step import SourceFile, Step
 from .syntax import (
     Block,
-    OutsideImports,
     call,
     dotted,
     is_docstring,
@@ -77,9 +76,7 @@ class Renaming(Step):
 
     def visit_Module(self, node: cst.Module) -> None:
         """Find the names without a counterpart."""
-        found = _UsedNames()
-        node.visit(found)
-        for each in found.nodes:
+        for each in names_in(node, with_imports=False):
             name = self._absent_name(each)
             if name is not None:
                 self._absent.setdefault(name, each)
@@ -201,20 +198,6 @@ class Renaming(Step):
         self.mark("; ".join(hints))
 
 
-class _UsedNames(OutsideImports):
-    """Collects names and attributes outside of imports."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.nodes: list[cst.Name | cst.Attribute] = []
-
-    def visit_Name(self, node: cst.Name) -> None:
-        self.nodes.append(node)
-
-    def visit_Attribute(self, node: cst.Attribute) -> None:
-        self.nodes.append(node)
-
-
 # Imports
 
 
@@ -240,12 +223,18 @@ def _words(module: cst.Module) -> set[str]:
     return found.names
 
 
-class _Words(OutsideImports):
-    """Collects first parts of names, without keywords of arguments, and words of short texts without blanks."""
+class _Words(cst.CSTVisitor):
+    """Collects first parts of names outside of imports, without keywords of arguments, and words of short texts."""
 
     def __init__(self) -> None:
         super().__init__()
         self.names: set[str] = set()
+
+    def visit_Import(self, node: cst.Import) -> bool:
+        return False
+
+    def visit_ImportFrom(self, node: cst.ImportFrom) -> bool:
+        return False
 
     def visit_Attribute(self, node: cst.Attribute) -> bool:
         node.value.visit(self)

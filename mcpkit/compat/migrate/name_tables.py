@@ -5,9 +5,6 @@ Names are qualified by the module from which they are imported. Names in no tabl
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-
 _FASTMCP = "mcp.server.fastmcp"
 _TYPES = "mcp.types"
 _IMAGES = (_FASTMCP, f"{_FASTMCP}.utilities.types")
@@ -25,41 +22,33 @@ def _in(modules: str | tuple[str, ...], words: str) -> dict[str, str]:
     return {f"{module}.{name}": native for module in modules for name, native in _pairs(words).items()}
 
 
-@dataclass(frozen=True)
 class CallForm:
     """A call: its parameters in version 1, and their native form.
 
-    Attributes:
+    Args:
         native: The native function.
         parameters: The names in version 1, in the order of positional arguments.
         first: Native positional arguments, in order.
-        renamed: Parameters with another native name.
+        renamed: Parameters with another native name, as `name=native`.
         dropped: Parameters without a native counterpart.
         encoded: Parameters that are base64 in version 1, and bytes natively.
         urls: Parameters that may be an `AnyUrl` in version 1, and are strings natively.
     """
 
-    native: str
-    parameters: tuple[str, ...]
-    first: tuple[str, ...]
-    renamed: Mapping[str, str]
-    dropped: frozenset[str]
-    encoded: frozenset[str]
-    urls: frozenset[str]
-
-
-def _form(
-    native: str,
-    parameters: str = "",
-    *,
-    first: str = "",
-    renamed: str = "",
-    dropped: str = "",
-    encoded: str = "",
-    urls: str = "",
-) -> CallForm:
-    sets = (frozenset(words.split()) for words in (dropped, encoded, urls))
-    return CallForm(native, tuple(parameters.split()), tuple(first.split()), _pairs(renamed), *sets)
+    def __init__(
+        self,
+        native: str,
+        parameters: str = "",
+        *,
+        first: str = "",
+        renamed: str = "",
+        dropped: str = "",
+        encoded: str = "",
+        urls: str = "",
+    ) -> None:
+        self.native, self.parameters, self.first = native, parameters.split(), first.split()
+        self.renamed = _pairs(renamed)
+        self.dropped, self.encoded, self.urls = ({*words.split()} for words in (dropped, encoded, urls))
 
 
 SERVER_CLASSES = frozenset({f"{_FASTMCP}.FastMCP", f"{_FASTMCP}.server.FastMCP", "mcp.server.FastMCP"})
@@ -102,12 +91,12 @@ _MEDIA = {
 }
 
 CONTENT: dict[str, CallForm] = {
-    f"{_TYPES}.TextContent": _form(
+    f"{_TYPES}.TextContent": CallForm(
         "Text", "type text annotations _meta meta", first="text", renamed="_meta=meta", dropped="type"
     ),
-    f"{_TYPES}.ImageContent": _form("Image", **_MEDIA),
-    f"{_TYPES}.AudioContent": _form("Audio", **_MEDIA),
-    f"{_TYPES}.ResourceLink": _form(
+    f"{_TYPES}.ImageContent": CallForm("Image", **_MEDIA),
+    f"{_TYPES}.AudioContent": CallForm("Audio", **_MEDIA),
+    f"{_TYPES}.ResourceLink": CallForm(
         "ResourceLink",
         "type uri name title description mimeType size icons annotations _meta meta",
         first="uri name",
@@ -115,7 +104,7 @@ CONTENT: dict[str, CallForm] = {
         dropped="type",
         urls="uri",
     ),
-    f"{_TYPES}.CallToolResult": _form(
+    f"{_TYPES}.CallToolResult": CallForm(
         "ToolResult",
         "content structuredContent isError _meta meta",
         first="content",
@@ -125,10 +114,10 @@ CONTENT: dict[str, CallForm] = {
 """Content and results that differ only in the names of their arguments."""
 
 RESOURCE_CONTENTS: dict[str, CallForm] = {
-    f"{_TYPES}.TextResourceContents": _form(
+    f"{_TYPES}.TextResourceContents": CallForm(
         "EmbeddedResource", "uri text mimeType _meta meta", first="uri", renamed=_META, urls="uri"
     ),
-    f"{_TYPES}.BlobResourceContents": _form(
+    f"{_TYPES}.BlobResourceContents": CallForm(
         "EmbeddedResource",
         "uri blob mimeType _meta meta",
         first="uri",
@@ -157,21 +146,21 @@ ELICITATION_ACTIONS: dict[str, str] = _in(
 # The Context and its session
 
 CONTEXT_METHODS: dict[str, CallForm] = {
-    "report_progress": _form("report_progress", "progress total message", first="progress"),
+    "report_progress": CallForm("report_progress", "progress total message", first="progress"),
     **{
-        level: _form(level, "message logger_name", first="message", renamed="logger_name=logger")
+        level: CallForm(level, "message logger_name", first="message", renamed="logger_name=logger")
         for level in ("debug", "info", "warning", "error")
     },
-    "log": _form("log", "level message logger_name", first="level message", renamed="logger_name=logger"),
-    "elicit": _form("elicit", "message schema", first="message schema"),
-    "elicit_url": _form(
+    "log": CallForm("log", "level message logger_name", first="level message", renamed="logger_name=logger"),
+    "elicit": CallForm("elicit", "message schema", first="message schema"),
+    "elicit_url": CallForm(
         "elicit_url", "message url elicitation_id", first="message url", dropped="elicitation_id"
     ),
-    "close_sse_stream": _form("http.close_stream"),
+    "close_sse_stream": CallForm("http.close_stream"),
 }
 """Methods of the Context, which are awaited."""
 
-_ELICIT = _form(
+_ELICIT = CallForm(
     "elicit",
     "message requestedSchema related_request_id",
     first="message requestedSchema",
@@ -179,7 +168,7 @@ _ELICIT = _form(
 )
 
 SESSION_METHODS: dict[str, CallForm] = {
-    "create_message": _form(
+    "create_message": CallForm(
         "sample",
         "messages max_tokens system_prompt include_context temperature stop_sequences",
         first="messages",
@@ -188,7 +177,7 @@ SESSION_METHODS: dict[str, CallForm] = {
     ),
     "elicit": _ELICIT,
     "elicit_form": _ELICIT,
-    "send_log_message": _form(
+    "send_log_message": CallForm(
         "log", "level data logger related_request_id", first="level data", dropped="related_request_id"
     ),
 }
@@ -212,17 +201,17 @@ CONTEXT_PATHS: dict[str, str] = {
 _TOOL_OPTIONS = "name title description annotations icons meta structured_output"
 
 DECORATORS: dict[str, CallForm] = {
-    "tool": _form("tool", _TOOL_OPTIONS, dropped="structured_output"),
-    "add_tool": _form("tool", f"fn {_TOOL_OPTIONS}", first="fn", dropped="structured_output"),
-    "resource": _form("resource", "uri", first="uri"),
-    "prompt": _form("prompt", "name title description icons"),
-    "custom_route": _form(
+    "tool": CallForm("tool", _TOOL_OPTIONS, dropped="structured_output"),
+    "add_tool": CallForm("tool", f"fn {_TOOL_OPTIONS}", first="fn", dropped="structured_output"),
+    "resource": CallForm("resource", "uri", first="uri"),
+    "prompt": CallForm("prompt", "name title description icons"),
+    "custom_route": CallForm(
         "route", "path methods name include_in_schema", first="path", dropped="include_in_schema"
     ),
 }
 """Methods of the server that register a function."""
 
-CONSTRUCTOR = _form(
+CONSTRUCTOR = CallForm(
     "Server",
     "name instructions website_url icons auth_server_provider token_verifier event_store retry_interval",
     first="name",
@@ -291,18 +280,12 @@ HINTS: dict[str, str] = {
 }
 """Advice by name for code without an equivalent; it is shown at the line."""
 
-UNMARKED = {
-    *(
-        "PromptReference",
-        "ResourceTemplateReference",
-        "Completion",
-        "CompletionArgument",
-        "CompletionContext",
-    ),
-    *("AuthSettings", "TokenVerifier", "AccessToken", "ClientRegistrationOptions", "RevocationOptions"),
-    *("TransportSecuritySettings", "ServerSession", "ErrorData"),
-    *("EventStore", "EventCallback", "EventMessage", "EventId", "StreamId"),
-}
+_UNMARKED = """
+PromptReference ResourceTemplateReference Completion CompletionArgument CompletionContext AuthSettings TokenVerifier
+AccessToken ClientRegistrationOptions RevocationOptions TransportSecuritySettings ServerSession ErrorData EventStore
+EventCallback EventMessage EventId StreamId
+"""
+UNMARKED = frozenset(_UNMARKED.split())
 """Names that need no own mark, because the code that uses them is marked or rewritten."""
 
 ABSENT: dict[str, str] = {

@@ -21,6 +21,7 @@ from .syntax import (
     keyword,
     nodes_in,
     path_of,
+    set_attribute,
     string,
     text_of,
 )
@@ -149,24 +150,10 @@ class _Collector(cst.CSTVisitor):
         self._functions.pop()
 
     def visit_SimpleStatementLine(self, node: cst.SimpleStatementLine) -> None:
-        match node.body:
-            case [
-                cst.Assign(
-                    value=value,
-                    targets=[
-                        cst.AssignTarget(
-                            target=cst.Attribute(
-                                attr=cst.Name(value=name),
-                                value=cst.Attribute(attr=cst.Name(value="settings"), value=owner),
-                            )
-                        )
-                    ],
-                )
-            ] if server := self._server(owner):
-                test = self._tests.get(self._blocks[-1]) if self._blocks else None
-                self.settings.append(Setting(node, server, name, value, tuple(self._blocks), test))
-            case _:
-                pass
+        found = set_attribute(node, "settings")
+        if found is not None and (server := self._server(found[0])):
+            test = self._tests.get(self._blocks[-1]) if self._blocks else None
+            self.settings.append(Setting(node, server, found[1], found[2], tuple(self._blocks), test))
 
     def visit_AssignTarget(self, node: cst.AssignTarget) -> None:
         self._not_reads.add(node.target)

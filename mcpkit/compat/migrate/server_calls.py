@@ -16,7 +16,9 @@ from .syntax import (
     comments_of,
     is_docstring,
     keyword,
+    nodes_in,
     path_of,
+    set_attribute,
     string,
     text_of,
     with_arguments,
@@ -50,49 +52,31 @@ class Constructors(Step):
         self._unused = unused
         self._versions: dict[str, cst.BaseExpression] = {}
         self._before: list[cst.SimpleStatementLine] = []
-        self._targets: list[set[str]] = []
         self._comments: list[str] = []
-        self._classes: list[bool] = []  # whether each class around the current node is a server
+        self._targets: dict[cst.CSTNode, set[str]] = {}  # assigned names, by node of an assignment
+        self._in_subclass: set[cst.CSTNode] = set()  # the nodes of classes that are servers
 
     def visit_Module(self, node: cst.Module) -> None:
-        """Find the versions that are set on a low-level server."""
+        """Find the versions that are set on a low-level server, the names of servers, and subclasses."""
         for statement in node.body:
             found = self._version(statement)
             if found is not None:
                 self._versions[found[0]] = found[1]
-
-    def visit_Assign(self, node: cst.Assign) -> None:
-        """Record the name of the server."""
-        self._targets.append(set[str]().union(*(self.whole_names(each.target) for each in node.targets)))
-
-    def leave_Assign(self, original_node: cst.Assign, updated_node: cst.Assign) -> cst.Assign:
-        """Clear the name of the server."""
-        self._targets.pop()
-        return updated_node
-
-    def visit_AnnAssign(self, node: cst.AnnAssign) -> None:
-        """Record the name of the server."""
-        self._targets.append(self.whole_names(node.target))
-
-    def leave_AnnAssign(self, original_node: cst.AnnAssign, updated_node: cst.AnnAssign) -> cst.AnnAssign:
-        """Clear the name of the server."""
-        self._targets.pop()
-        return updated_node
-
-    def visit_ClassDef(self, node: cst.ClassDef) -> None:
-        """Go into a class."""
-        self._classes.append(not self.file.subclasses.isdisjoint(self.whole_names(node)))
-
-    def leave_ClassDef(self, original_node: cst.ClassDef, updated_node: cst.ClassDef) -> cst.ClassDef:
-        """Leave it."""
-        self._classes.pop()
-        return updated_node
+        for each in nodes_in(node):  # inner classes after outer ones
+            if isinstance(each, cst.Assign | cst.AnnAssign):
+                targets = [each] if isinstance(each, cst.AnnAssign) else each.targets
+                names = set[str]().union(*(self.whole_names(target.target) for target in targets))
+                self._targets.update(dict.fromkeys(nodes_in(each), names))
+            elif isinstance(each, cst.ClassDef) and self.file.subclasses.isdisjoint(self.whole_names(each)):
+                self._in_subclass.difference_update(nodes_in(each))
+            elif isinstance(each, cst.ClassDef):
+                self._in_subclass.update(nodes_in(each))
 
     def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:
         """Rewrite a constructor call, also `super().__init__(...)` in a subclass."""
         match original_node.func:
             case cst.Attribute(attr=cst.Name(value="__init__"), value=cst.Call(func=cst.Name(value="super"))):
-                is_super = bool(self._classes) and self._classes[-1]
+                is_super = original_node in self._in_subclass
             case _:
                 is_super = False
         is_class = self.whole_names(original_node.func) & (SERVER_CLASSES | self.file.constructors)
@@ -104,8 +88,8 @@ class Constructors(Step):
                 "Server does not take host, port, other HTTP options or log_level. Pass them to run() or asgi()"
             )
             return updated_node
-        names = self._targets[-1] if self._targets else set[str]()
-        self._mark_arguments(arguments, names)
+        names = self._targets.get(original_node, set[str]())
+        self._mark_arguments(arguments, names, in_subclass=original_node in self._in_subclass)
         level = arguments.get("log_level")
         if level is not None and text_of(level.value) != "INFO":
             self.file.modules.add("logging")
@@ -139,7 +123,7 @@ class Constructors(Step):
         first = before[0].with_changes(leading_lines=updated_node.leading_lines)
         return cst.FlattenSentinel([first, *before[1:], updated_node.with_changes(leading_lines=())])
 
-    def _mark_arguments(self, arguments: dict[str, cst.Arg], names: set[str]) -> None:
+    def _mark_arguments(self, arguments: dict[str, cst.Arg], names: set[str], *, in_subclass: bool) -> None:
         """Mark arguments without a counterpart, and those for `run` that no call in the file takes."""
         for name, argument in arguments.items():
             value = code(argument.value)
@@ -148,7 +132,7 @@ class Constructors(Step):
             if value != "None" and (name in _MARKED or (name in _MARKED_UNLESS_DEFAULT and not is_default)):
                 self.mark(f"{name}= is not an argument of Server: {HINTS[name]}")
         unused = set[str]().union(*(self._unused.get(name, set[str]()) for name in names))
-        if self._classes and self._classes[-1]:
+        if in_subclass:
             unused |= SERVED.keys()
         options = [
             f"{SERVED.get(name, name)}={code(arguments[name].value)}" for name in arguments if name in unused
@@ -158,27 +142,13 @@ class Constructors(Step):
 
     def _version(self, statement: cst.CSTNode) -> tuple[str, cst.BaseExpression] | None:
         """Return server and value of `mcp._mcp_server.version = value`, if the value is known at the constructor."""
-        match statement:
-            case cst.SimpleStatementLine(
-                body=[
-                    cst.Assign(
-                        value=value,
-                        targets=[
-                            cst.AssignTarget(
-                                target=cst.Attribute(
-                                    attr=cst.Name(value="version"),
-                                    value=cst.Attribute(attr=cst.Name(value="_mcp_server"), value=owner),
-                                )
-                            )
-                        ],
-                    )
-                ]
-            ):
-                servers = self.whole_names(owner) & self.file.servers & self.file.served.keys()
-                is_known = text_of(value) is not None or any("." in name for name in self.whole_names(value))
-                return (min(servers), value) if servers and is_known else None
-            case _:
-                return None
+        found = set_attribute(statement, "_mcp_server")
+        if found is None or found[1] != "version":
+            return None
+        owner, _, value = found
+        servers = self.whole_names(owner) & self.file.servers & self.file.served.keys()
+        is_known = text_of(value) is not None or any("." in name for name in self.whole_names(value))
+        return (min(servers), value) if servers and is_known else None
 
 
 class Registrations(Step):
@@ -467,10 +437,13 @@ class EmptyLifespans(Step):
         """Find the functions."""
         functions = [each for each in node.body if isinstance(each, cst.FunctionDef)]
         empty = {each.name.value for each in functions if _is_empty(each)}
-        if empty:
-            uses = _Uses()
-            node.visit(uses)
-            self._empty = {name for name in empty if 0 < uses.lifespans.count(name) == uses.all.count(name)}
+        nodes = nodes_in(node) if empty else []
+        arguments = [each for each in nodes if isinstance(each, cst.Arg)]
+        lifespans = [_lifespan(each) for each in arguments]
+        no_uses = {each.name for each in nodes if isinstance(each, cst.FunctionDef)}
+        no_uses |= {each.keyword for each in arguments if each.keyword}
+        uses = [each.value for each in nodes if isinstance(each, cst.Name) and each not in no_uses]
+        self._empty = {name for name in empty if 0 < lifespans.count(name) == uses.count(name)}
 
     def leave_FunctionDef(
         self, original_node: cst.FunctionDef, updated_node: cst.FunctionDef
@@ -483,28 +456,6 @@ class EmptyLifespans(Step):
         """Remove `lifespan=`."""
         kept = [each for each in updated_node.args if _lifespan(each) not in self._empty]
         return updated_node if len(kept) == len(updated_node.args) else with_arguments(updated_node, kept)
-
-
-class _Uses(cst.CSTVisitor):
-    """Collects the values of `lifespan=`, and all uses of names."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.lifespans: list[str] = []
-        self.all: list[str] = []
-
-    def leave_FunctionDef(self, original_node: cst.FunctionDef) -> None:
-        self.all.remove(original_node.name.value)  # its own name is no use of it
-
-    def visit_Arg(self, node: cst.Arg) -> bool:
-        name = _lifespan(node)
-        if name is not None:
-            self.lifespans.append(name)
-        node.value.visit(self)
-        return False
-
-    def visit_Name(self, node: cst.Name) -> None:
-        self.all.append(node.value)
 
 
 def _lifespan(node: cst.Arg) -> str | None:

@@ -72,17 +72,33 @@ def is_docstring(node: cst.CSTNode) -> bool:
     return isinstance(only, cst.Expr) and isinstance(only.value, cst.SimpleString | cst.ConcatenatedString)
 
 
-def nodes_in(node: cst.CSTNode) -> list[cst.CSTNode]:
-    """Return a node and all below it."""
-    found = [node]
-    for each in found:
-        found.extend(each.children)
+def set_attribute(node: cst.CSTNode, owner: str) -> tuple[cst.BaseExpression, str, cst.BaseExpression] | None:
+    """Return `x`, the name and the value of a statement `x.owner.name = value`."""
+    only = node.body[0] if isinstance(node, cst.SimpleStatementLine) and len(node.body) == 1 else None
+    target = only.targets[0].target if isinstance(only, cst.Assign) and len(only.targets) == 1 else None
+    match target:
+        case cst.Attribute(
+            attr=cst.Name(value=name), value=cst.Attribute(value=x, attr=cst.Name(value=found))
+        ):
+            return (x, name, only.value) if isinstance(only, cst.Assign) and found == owner else None
+        case _:
+            return None
+
+
+def nodes_in(node: cst.CSTNode, *, with_imports: bool = True) -> list[cst.CSTNode]:
+    """Return a node and all below it, in the order of the text."""
+    found, left = list[cst.CSTNode](), [node]
+    while left:
+        found.append(each := left.pop())
+        if with_imports or not isinstance(each, cst.Import | cst.ImportFrom):
+            left.extend(reversed(each.children))
     return found
 
 
-def names_in(node: cst.CSTNode) -> list[cst.Name | cst.Attribute]:
+def names_in(node: cst.CSTNode, *, with_imports: bool = True) -> list[cst.Name | cst.Attribute]:
     """Return all names and attribute paths in a node."""
-    return [each for each in nodes_in(node) if isinstance(each, cst.Name | cst.Attribute)]
+    nodes = nodes_in(node, with_imports=with_imports)
+    return [each for each in nodes if isinstance(each, cst.Name | cst.Attribute)]
 
 
 # Calls
@@ -135,18 +151,6 @@ def imports_in(block: Block) -> Iterator[cst.Import | cst.ImportFrom]:
         for each in line.body if isinstance(line, cst.SimpleStatementLine) else ():
             if isinstance(each, cst.Import | cst.ImportFrom):
                 yield each
-
-
-class OutsideImports(cst.CSTVisitor):
-    """Visitor that skips imports."""
-
-    def visit_Import(self, node: cst.Import) -> bool:
-        """Skip it."""
-        return False
-
-    def visit_ImportFrom(self, node: cst.ImportFrom) -> bool:
-        """Skip it."""
-        return False
 
 
 # Blocks
