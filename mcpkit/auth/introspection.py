@@ -11,11 +11,19 @@ from typing import TYPE_CHECKING, Final
 
 from .._utils.option_checks import check_seconds
 from ..identity.audit_and_revocation import fetching
-from .http_client import DEFAULT_TIMEOUT, FetchError, HttpClient, SingleFlight
 from .issuer_documents import IssuerMetadata
 from .jws import MAX_TOKEN
 from .jwt import LEEWAY, IssuerVerifier, check_issuer, check_required, check_times
-from .token_requests import Authentication, ClientSecret, check_authentication, check_text
+from .oauth_http_client import (
+    DEFAULT_TIMEOUT,
+    Authentication,
+    ClientSecret,
+    FetchError,
+    HttpClient,
+    SingleFlight,
+    check_authentication,
+    check_text,
+)
 from .urls_and_discovery import MetadataError, check_url
 from .verifier import AccessToken, InvalidTokenError, VerifierUnavailableError, auth_library, check_unbound
 

@@ -14,8 +14,8 @@ from copy import copy
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..identity.audit_and_revocation import fetching
-from .http_client import AbandonedError, Document, FetchError, SingleFlight, fetch_document
 from .jws import read_jwk_set
+from .oauth_http_client import AbandonedError, Document, FetchError, SingleFlight, fetch_document
 from .urls_and_discovery import (
     AuthorizationServerMetadata,
     MetadataError,

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Final, TypeAlias, TypedDict
 from .._utils.option_checks import check_seconds
 from ..identity.principals_and_scopes import Principal, client, user
 from ..protocol.jsonrpc import is_array
-from .http_client import DEFAULT_TIMEOUT
 from .issuer_documents import IssuerMetadata, PublishedKeys
 from .jws import ALGORITHMS, KeySet, as_list, check_algorithms, configured_keys, parse_jws
+from .oauth_http_client import DEFAULT_TIMEOUT
 from .urls_and_discovery import audience_matches, authorization_server_urls
 from .verifier import (
     ISSUER_ADVICE,

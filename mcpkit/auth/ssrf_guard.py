@@ -16,7 +16,7 @@ from typing import Final
 import httpx2
 
 from .._utils.package import __version__
-from .http_client import DEFAULT_TIMEOUT, FetchError
+from .oauth_http_client import DEFAULT_TIMEOUT, FetchError
 
 _MAX_ADDRESSES_TRIED = 3
 _MAX_LOOKUPS = 128

@@ -10,7 +10,7 @@ from datetime import datetime, timezone
 
 import click
 
-from ..auth.http_client import create_client
+from ..auth.oauth_http_client import create_client
 from ..auth.urls_and_discovery import MetadataError, canonical, protected_resource_urls
 from ..client.auth.authorization_server_client import (
     AuthorizationFailedError,

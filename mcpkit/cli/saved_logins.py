@@ -175,7 +175,7 @@ async def bearer_token(url: str) -> str | None:
     Raises:
         AuthorizationFailedError: The token has expired and cannot be refreshed.
     """
-    from ..auth.http_client import create_client
+    from ..auth.oauth_http_client import create_client
 
     login = find_login(url)
     if login is None:

@@ -8,7 +8,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from mcpkit.auth import http_client
+from mcpkit.auth import oauth_http_client as http_client
 from tests.helpers.tables import each_row
 
 URL, NAME = "https://id.example.com/keys", "the keys"

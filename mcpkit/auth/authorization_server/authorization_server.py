@@ -229,8 +229,7 @@ class AuthorizationServer(ABC):
             record = await self.grants.find(str(claims["grant"]))
         except (OSError, UnreadableRecordError):
             raise VerifierUnavailableError(
-                "the authorization server cannot read its stored grants. Check storage= and "
-                "secret_key= of the server"
+                "the authorization server cannot read its stored grants. Check storage= and secret_key= of the server"
             ) from None
         if record is None:
             raise InvalidTokenError("the token has been revoked")

@@ -188,8 +188,7 @@ class ConsentPage:
                 f"<p>If you allow it, it may do this at {escape(title)} in your name:</p><ul>{items}</ul>"
             )
         body = (
-            f"<dl><div><dt>Application</dt><dd><strong><bdi>{name}</bdi></strong>"
-            f"<small>{source}</small></dd></div>"
+            f"<dl><div><dt>Application</dt><dd><strong><bdi>{name}</bdi></strong><small>{source}</small></dd></div>"
             f'<div><dt>Sends you back to</dt><dd><strong class="host">{host}</strong>'
             f"<small>{target}</small></dd></div></dl>{effect}{_WARNING if is_local(uri) else ''}{forms}"
         )

@@ -16,8 +16,8 @@ from starlette.requests import Request
 from ...protocol import http_headers
 from ...protocol.jsonrpc import is_array
 from ...storage.encryption_keys import Keys
-from ..http_client import AbandonedError, FetchError, SingleFlight, fetch_document
 from ..jws import as_list, base64url_decode, base64url_encode
+from ..oauth_http_client import AbandonedError, FetchError, SingleFlight, fetch_document
 from ..urls_and_discovery import MetadataError, is_loopback, split_url
 from .oauth_requests import Clock, OAuthError, Parameters, client_address, seal, unseal
 

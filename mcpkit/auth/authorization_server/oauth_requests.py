@@ -18,7 +18,7 @@ from ...identity.principals_and_scopes import Scopes, check_name
 from ...protocol import http_headers
 from ...storage.encryption_keys import Keys
 from ..jws import base64url_decode, base64url_encode
-from ..token_requests import error_text
+from ..oauth_http_client import error_text
 from ..urls_and_discovery import MetadataError, canonical
 
 Clock = Callable[[], float]

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from ..._utils.exceptions import LoginNeededError, ProviderUnavailableError
 from ..._utils.option_checks import check_seconds
 from ..authorization_server.html_pages import Branding, check_branding
-from ..http_client import SingleFlight
+from ..oauth_http_client import SingleFlight
 from ..upstream.identity_providers import UpstreamProvider
 from ..urls_and_discovery import check_url, origin
 from ..verifier import AccessToken, ProtectedResource, TokenVerifier, VerifierContext

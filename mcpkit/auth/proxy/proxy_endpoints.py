@@ -299,8 +299,7 @@ class ProxyServer(AuthorizationServer):
             response = await self.allow(authorization, record, None if scopes is True else scopes)
         except OSError:
             logger.exception(
-                "the shared store failed, so a login could not be stored and was refused. The user "
-                "can log in again"
+                "the shared store failed, so a login could not be stored and was refused. The user can log in again"
             )
             description = "the server cannot store the login now"
             return self.refuse(authorization, "temporarily_unavailable", description)

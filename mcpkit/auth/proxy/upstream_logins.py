@@ -13,7 +13,7 @@ from ...identity.principals_and_scopes import Principal, user
 from ...protocol.jsonrpc import Json
 from ..authorization_server.grants import CODE_LIFETIME, GrantRecord, Grants
 from ..authorization_server.oauth_requests import Clock
-from ..http_client import AbandonedError, SingleFlight
+from ..oauth_http_client import AbandonedError, SingleFlight
 from ..upstream.identity_providers import UpstreamProvider
 from ..upstream.upstream_client import (
     Identity,

@@ -18,12 +18,11 @@ from urllib.parse import quote, urlsplit
 from typing_extensions import Unpack
 
 from ..._utils.option_checks import nearest
-from ..http_client import FetchError
 from ..issuer_documents import IssuerMetadata, PublishedKeys
 from ..jws import ALGORITHMS, Jws, base64url_encode, parse_jws
 from ..jwt import EXPIRED, INVALID_TIMES, NOT_YET_VALID, check_times, read_audiences
+from ..oauth_http_client import Authentication, ClientSecret, FetchError, check_text
 from ..presets import auth0_issuer, cognito_issuer, entra_issuer
-from ..token_requests import Authentication, ClientSecret, check_text
 from ..urls_and_discovery import MetadataError, check_url
 from ..verifier import InvalidTokenError, VerifierUnavailableError
 from .upstream_client import (

@@ -14,9 +14,18 @@ from urllib.parse import quote, urlencode
 
 from ..._utils.option_checks import check_seconds
 from ...identity.principals_and_scopes import check_text
-from ..http_client import DEFAULT_TIMEOUT, FetchError, HttpClient, HttpResponse
 from ..jwt import ID_TOKEN_CLAIMS, LEEWAY, MAX_NAME, select_claims
-from ..token_requests import Authentication, ClientSecret, TokenResponse, check_authentication, read_error
+from ..oauth_http_client import (
+    DEFAULT_TIMEOUT,
+    Authentication,
+    ClientSecret,
+    FetchError,
+    HttpClient,
+    HttpResponse,
+    TokenResponse,
+    check_authentication,
+    read_error,
+)
 from ..urls_and_discovery import check_url
 from ..verifier import check_auth_extra, string_list
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
-from ...auth.http_client import FetchError, send
+from ...auth.oauth_http_client import FetchError, send
 from ...auth.urls_and_discovery import (
     AuthorizationServerMetadata,
     MetadataError,

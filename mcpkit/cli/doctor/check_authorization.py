@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import parse_qsl, urlsplit
 
 from ..._utils.option_checks import check_seconds
-from ...auth.http_client import create_client
+from ...auth.oauth_http_client import create_client
 from ...auth.urls_and_discovery import MetadataError, canonical, is_loopback, origin, shortened
 from ...protocol.revisions import LATEST_HANDSHAKE
 from ..findings import SEVERITIES

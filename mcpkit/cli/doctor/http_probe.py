@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import urljoin, urlsplit
 
 from ..._utils.package import __version__
-from ...auth.http_client import describe_failure
+from ...auth.oauth_http_client import describe_failure
 from ...auth.urls_and_discovery import is_loopback
 from ...auth.verifier import auth_library
 from ...client.http.event_stream_reader import EventParser, TooLargeEventError

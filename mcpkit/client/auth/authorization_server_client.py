@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import urlencode, urlsplit
 
 from ..._utils.package import __version__
-from ...auth.http_client import DEFAULT_TIMEOUT, FetchError, HttpResponse, send
+from ...auth.oauth_http_client import DEFAULT_TIMEOUT, FetchError, HttpResponse, send
 from ...auth.urls_and_discovery import (
     AuthorizationServerMetadata,
     MetadataError,

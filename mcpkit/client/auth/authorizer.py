@@ -8,12 +8,12 @@ import time
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar, Final
 from weakref import WeakKeyDictionary
 
 from ..._utils.concurrency import Listeners
-from ..._utils.exceptions import AuthorizationError, ProtocolError, TokenStorageError, TransportError
+from ..._utils.exceptions import AuthorizationError, ProtocolError, TransportError
 from ...auth.urls_and_discovery import MetadataError, canonical, check_url, origin, shortened
 from ...auth.verifier import warn_insecure_options
 from ...protocol import jsonrpc
@@ -253,7 +253,7 @@ class ResourceAuthorizer:
         may_ask: bool,
     ) -> httpx2.Response:
         """Send a request with its token, and again after handling a challenge; see `Authorizer.send`."""
-        attempt = TokenAttempt(self, http, _operation(method, content), may_ask=may_ask)
+        attempt = TokenAttempt(self, http, _operation(method, content), may_ask)
         for number in range(1, _MAX_ATTEMPTS + 1):
             response = await send(await attempt.headers(method, url))
             nonce = response.headers.get("dpop-nonce")
@@ -393,8 +393,8 @@ class ResourceAuthorizer:
                         self.origin,
                         error,
                     )
-        except (MetadataError, TokenStorageError) as error:
-            raise AuthorizationFailedError(str(error)) from None
+        except (MetadataError, OSError) as error:  # the latter of the storage
+            raise AuthorizationFailedError(str(error)) from error
         self._set(tokens)
         if tokens.expires is not None:
             lifetime = tokens.expires - time.time()
@@ -489,6 +489,7 @@ class ResourceAuthorizer:
             raise AuthorizationFailedError(str(error)) from error
 
 
+@dataclass(eq=False)
 class TokenAttempt:
     """The authorization of one request, which may be sent several times.
 
@@ -499,25 +500,22 @@ class TokenAttempt:
         may_ask: Whether a user may be involved.
     """
 
-    def __init__(
-        self, authorizer: ResourceAuthorizer, http: HttpSender, operation: str, *, may_ask: bool
-    ) -> None:
-        self._authorizer = authorizer
-        self._http = http
-        self._operation = operation
-        self._may_ask = may_ask
-        self._sent: Tokens | None = None
-        self._has_renewed = False
-        self._step_ups: list[frozenset[str]] = []
-        self._has_used_nonce = False
+    authorizer: ResourceAuthorizer
+    http: HttpSender
+    operation: str
+    may_ask: bool
+    _sent: Tokens | None = None
+    _has_renewed: bool = False
+    _has_used_nonce: bool = False
+    _step_ups: list[frozenset[str]] = field(default_factory=list[frozenset[str]])
 
     async def headers(self, method: str, url: str) -> Pairs:
         """Return the authorization headers."""
         try:
-            self._sent = await self._authorizer.current(self._http)
+            self._sent = await self.authorizer.current(self.http)
         except AuthorizationFailedError as error:
-            raise _public_error(error, self._authorizer.origin, 401, "") from error
-        return [] if self._sent is None else self._authorizer.headers(self._sent, method, url)
+            raise _public_error(error, self.authorizer.origin, 401, "") from error
+        return [] if self._sent is None else self.authorizer.headers(self._sent, method, url)
 
     async def handle_challenge(self, response: httpx2.Response, *, has_nonce: bool) -> bool:
         """Handle a response with the status 401 or 403, and return whether to send the request again.
@@ -538,7 +536,7 @@ class TokenAttempt:
             if response.status_code == 401:
                 await self._renew(found or Challenge("Bearer", {}))
                 return True
-            if found is None or error != "insufficient_scope" or not self._may_ask:
+            if found is None or error != "insufficient_scope" or not self.may_ask:
                 return False
             needed = frozenset(parse_scopes(found.parameters.get("scope")))
             if needed:
@@ -546,10 +544,10 @@ class TokenAttempt:
             return bool(needed)
         except AuthorizationFailedError as failure:
             text, status = ", ".join(values), response.status_code
-            raise _public_error(failure, self._authorizer.origin, status, text) from failure
+            raise _public_error(failure, self.authorizer.origin, status, text) from failure
 
     async def _renew(self, challenge: Challenge) -> None:
-        authorizer, sent = self._authorizer, self._sent
+        authorizer, sent = self.authorizer, self._sent
         if sent != authorizer.tokens:
             return  # another request has renewed them
         if self._has_renewed:
@@ -559,11 +557,11 @@ class TokenAttempt:
                 f"{_description(challenge)}. Check the audience that the server expects, and its clock"
             )
         self._has_renewed = True
-        await authorizer.renew(self._http, sent, challenge if self._may_ask else None)
+        await authorizer.renew(self.http, sent, challenge if self.may_ask else None)
 
     async def _step_up(self, challenge: Challenge, needed: frozenset[str]) -> None:
         """Obtain tokens with more scopes. A function may need more of them while it runs than when it begins."""
-        authorizer, sent, current = self._authorizer, self._sent, self._authorizer.tokens
+        authorizer, sent, current = self.authorizer, self._sent, self.authorizer.tokens
         if current is not None and current != sent and current.scopes >= needed:
             return  # another request has obtained them
         granted = frozenset[str]() if sent is None else sent.scopes
@@ -571,14 +569,14 @@ class TokenAttempt:
         is_over = was_requested or len(self._step_ups) == _MAX_CHALLENGES
 
         def begins() -> None:
-            if is_over or not authorizer.begin_step_up(self._operation, needed):
+            if is_over or not authorizer.begin_step_up(self.operation, needed):
                 raise AuthorizationFailedError(
                     f"{authorizer.origin} requires the scopes {_listed(needed)} for this operation"
                     f"{_description(challenge)}. The token has {_listed(granted)}, and the authorization server did not"
                     " grant more. Allow them there, and log in again"
                 )
 
-        await authorizer.renew(self._http, sent, challenge, needed, begins)
+        await authorizer.renew(self.http, sent, challenge, needed, begins)
         self._step_ups.append(needed)
 
 

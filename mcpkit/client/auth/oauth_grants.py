@@ -193,10 +193,7 @@ class OAuth(Authorization):
             return Registration(server.issuer, self._client_id, self._client_secret, method)
         if self._metadata_url is not None and self._needs_no_registration(server):
             return Registration(server.issuer, self._metadata_url)
-        try:
-            stored = await self.storage.get_registration(server.issuer, self.client)
-        except OSError as error:
-            raise AuthorizationFailedError(str(error)) from error
+        stored = await self.storage.get_registration(server.issuer, self.client)
         has_expired = stored is not None and stored.expires is not None and stored.expires <= time.time()
         return None if has_expired else stored
 
@@ -225,10 +222,7 @@ class OAuth(Authorization):
                 f"{alternative}. Register a client there by hand, and pass its client_id= and issuer="
             )
         registration = await register(context, self._client_name, redirect_uri)
-        try:
-            await self.storage.set_registration(registration, self.client)
-        except OSError as error:
-            raise AuthorizationFailedError(str(error)) from error
+        await self.storage.set_registration(registration, self.client)
         return registration
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, Literal, Protocol
 from urllib.parse import urlsplit
 
 from ...auth.jws import base64url_encode
-from ...auth.token_requests import Authentication, ClientSecret, TokenResponse, remove_secrets
+from ...auth.oauth_http_client import Authentication, ClientSecret, TokenResponse, remove_secrets
 from ...auth.urls_and_discovery import AuthorizationServerMetadata, canonical, origin, shortened
 from ...auth.verifier import auth_library
 from ...protocol.jsonrpc import Json
@@ -303,6 +303,7 @@ def _import_private_key(data: str | Json) -> Key:
     raise ValueError(_NO_KEY)
 
 
+@dataclass(frozen=True)
 class ForeignAssertion:
     """Authenticates a client by an assertion of another issuer, such as the platform that it runs on.
 
@@ -311,13 +312,12 @@ class ForeignAssertion:
         assertion: Reads the JWT.
     """
 
-    def __init__(self, client_id: str, assertion: TokenReader) -> None:
-        self.client_id = client_id
-        self._assertion = assertion
+    client_id: str
+    assertion: TokenReader = field(repr=False)
 
     async def sign(self, request: TokenRequest, server: AuthorizationServerMetadata) -> None:
         """Add the assertion to the form."""
-        _add_assertion(request, self.client_id, await self._assertion.read())
+        _add_assertion(request, self.client_id, await self.assertion.read())
 
 
 def _add_assertion(request: TokenRequest, client_id: str, assertion: str) -> None:

@@ -195,8 +195,7 @@ class _Exchange(httpx2.AsyncByteStream):
                 await self._writable.wait()
         else:
             raise RuntimeError(
-                f"unexpected ASGI message {kind!r}. An app must send http.response.start once, then "
-                "http.response.body"
+                f"unexpected ASGI message {kind!r}. An app must send http.response.start once, then http.response.body"
             )
 
     def _ended(self, task: asyncio.Task[None]) -> None:

@@ -15,6 +15,7 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import aclosing, suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..._utils.exceptions import StatusError, TransportError
@@ -165,6 +166,7 @@ _LONG_CONNECTION = 1.0
 """Seconds after which a connection without events is no failure: some servers end idle ones."""
 
 
+@dataclass(eq=False)
 class MessageStream:
     """The messages of one stream, which may use several connections in turn.
 
@@ -182,24 +184,17 @@ class MessageStream:
         failures: The number of failed attempts in a row to connect again.
     """
 
-    def __init__(
-        self,
-        http: HttpEndpoint,
-        receiver: TransportListener,
-        headers: Pairs,
-        id_: RequestId | None = None,
-        connected: Callable[[], object] | None = None,
-        missed: Callable[[], object] | None = None,
-    ) -> None:
-        self.events = EventParser(http.max_answer)
-        self.connections = 0
-        self.failures = 0
-        self._connected = connected
-        self._missed = missed
-        self._http = http
-        self._receiver = receiver
-        self._headers = headers
-        self._id = id_
+    http: HttpEndpoint
+    receiver: TransportListener
+    headers: Pairs
+    id_: RequestId | None = None
+    connected: Callable[[], object] | None = None
+    missed: Callable[[], object] | None = None
+    connections: int = 0
+    failures: int = 0
+
+    def __post_init__(self) -> None:
+        self.events = EventParser(self.http.max_answer)
 
     async def follow(self, response: httpx2.Response) -> TransportError | None:
         """Pass on the messages of one connection.
@@ -210,13 +205,13 @@ class MessageStream:
         Raises:
             TransportError: The stream cannot be read.
         """
-        http = self._http
+        http = self.http
         http.check_coding(response)
-        if self.connections and self.events.last_id is None and self._missed is not None:
-            self._missed()
+        if self.connections and self.events.last_id is None and self.missed is not None:
+            self.missed()
         self.connections += 1
-        if self._connected is not None:
-            self._connected()
+        if self.connected is not None:
+            self.connected()
         loop = asyncio.get_running_loop()
         began = loop.time()
         self.events.begin()
@@ -242,15 +237,15 @@ class MessageStream:
 
     def _receive_piece(self, piece: bytes) -> bool:
         """Pass on the messages in a piece of the stream, and return whether the response was among them."""
-        receiver = self._receiver
+        receiver = self.receiver
         for event in self.events.feed(piece):
             if event.name == b"message":
-                receiver.receive(event.data, self._id)
-                if self._id is not None and not receiver.is_pending(self._id):
+                receiver.receive(event.data, self.id_)
+                if self.id_ is not None and not receiver.is_pending(self.id_):
                     return True
-            elif event.name == b"endpoint" and self._id is not None:  # some of its servers accept any method
+            elif event.name == b"endpoint" and self.id_ is not None:  # some of its servers accept any method
                 message = (
-                    f"{self._http.origin} only supports the transport of 2024-11-05 (HTTP+SSE) at the path of "
+                    f"{self.http.origin} only supports the transport of 2024-11-05 (HTTP+SSE) at the path of "
                     "the URL"
                 )
                 raise StatusError(message, 405, may_have_begun=False)
@@ -265,20 +260,20 @@ class MessageStream:
         Raises:
             TransportError: The server does not have the stream, or it cannot be read.
         """
-        headers: Pairs = [(b"Accept", EVENT_STREAM), *self._headers]
+        headers: Pairs = [(b"Accept", EVENT_STREAM), *self.headers]
         if self.events.last_id is not None:
             headers.append((b"Last-Event-ID", self.events.last_id))
         self.failures += 1  # until an event arrives
         try:
-            response = await self._http.request("GET", headers, may_ask=self._id is not None)
+            response = await self.http.request("GET", headers, may_ask=self.id_ is not None)
         except TransportError as error:
             return error
         try:
             if 200 <= response.status_code < 300:
                 if media_type(response) != EVENT_STREAM:
-                    raise await self._http.unexpected_response(response)
+                    raise await self.http.unexpected_response(response)
                 return await self.follow(response)
-            failure = (await self._http.error_response(response)).as_error(has_session=True)
+            failure = (await self.http.error_response(response)).as_error(has_session=True)
             if failure.status < 500 and failure.status not in _TEMPORARY:
                 raise failure
             return failure

@@ -239,15 +239,13 @@ class HttpEndpoint:
             proxy is not None or cert is not None or verify is not True
         ):
             raise ValueError(
-                "verify=, cert= and proxy= cannot be combined with http_client= or app=. Configure that "
-                "client instead"
+                "verify=, cert= and proxy= cannot be combined with http_client= or app=. Configure that client instead"
             )
         if http_client is not None and app is not None:
             raise ValueError("http_client= and app= cannot be combined. Pass one of them")
         if proxy is not None and urlsplit(str(proxy)).scheme not in _PROXIES:
             raise ValueError(
-                "proxy= must be a URL that begins with http://, https://, socks5:// or socks5h:// and has "
-                "a host"
+                "proxy= must be a URL that begins with http://, https://, socks5:// or socks5h:// and has a host"
             )
         host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
         netloc = host + port
@@ -518,8 +516,7 @@ class HttpEndpoint:
         if coding not in _CODINGS:
             shown = coding[:60].decode("ascii", "backslashreplace")
             raise TransportError(
-                f"{self.origin} sent a response with the content coding {shown!r}, which the client did "
-                "not accept",
+                f"{self.origin} sent a response with the content coding {shown!r}, which the client did not accept",
                 may_have_begun=True,
                 may_pass=False,
             )
@@ -568,8 +565,7 @@ class HttpEndpoint:
     def too_large(self) -> TransportError:
         """Return the error for a message that is too large."""
         return TransportError(
-            f"{self.origin} sent a message of more than {self.max_answer:,} bytes, the limit. Raise "
-            "max_answer=",
+            f"{self.origin} sent a message of more than {self.max_answer:,} bytes, the limit. Raise max_answer=",
             may_have_begun=True,
             may_pass=False,
         )

@@ -12,6 +12,7 @@ import logging
 import re
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing, suppress
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -231,8 +232,8 @@ class HttpTransport(HttpTransportBase):
             name = message.params.get(NAMED_BY.get(message.method, ""))
             if isinstance(name, str):
                 headers.append((b"Mcp-Name", encode_value(name)))
-        for field, text in message.headers.items():
-            headers.append((field.encode("ascii"), encode_value(text)))
+        for name, text in message.headers.items():
+            headers.append((name.encode("ascii"), encode_value(text)))
         has_session = session.id is not None
         response = await self._http.request("POST", headers, message.line)
         try:
@@ -282,6 +283,7 @@ class HttpTransport(HttpTransportBase):
             raise await self._http.unexpected_response(response)
 
 
+@dataclass(eq=False)
 class HttpSession:
     """A session of versions before 2026-07-28 (basic/transports, "Session Management").
 
@@ -298,22 +300,15 @@ class HttpSession:
         is_gone: Whether the server no longer knows the session.
     """
 
-    def __init__(
-        self,
-        http: HttpEndpoint,
-        receiver: TransportListener,
-        lost: Callable[[TransportError], object],
-        missed: Callable[[], object],
-    ) -> None:
-        self.id: bytes | None = None
-        self.is_gone = False
-        self._http = http
-        self._receiver = receiver
-        self._lost = lost
-        self._missed = missed
-        self._headers: Pairs = []
-        self._listener: asyncio.Task[None] | None = None
-        self._is_listening = asyncio.Event()
+    http: HttpEndpoint
+    receiver: TransportListener
+    lost: Callable[[TransportError], object]
+    missed: Callable[[], object]
+    id: bytes | None = None
+    is_gone: bool = False
+    _headers: Pairs = field(default_factory=list[tuple[bytes, bytes]])
+    _listener: asyncio.Task[None] | None = None
+    _is_listening: asyncio.Event = field(default_factory=asyncio.Event)
 
     def begin(self, response: httpx2.Response) -> None:
         """Store the session id in the response to `initialize`.
@@ -323,7 +318,7 @@ class HttpSession:
         """
         id_ = header(response, b"mcp-session-id")
         if id_ and not _SESSION_ID.fullmatch(id_):
-            message = f"{self._http.origin} sent an Mcp-Session-Id with characters other than visible ASCII"
+            message = f"{self.http.origin} sent an Mcp-Session-Id with characters other than visible ASCII"
             raise TransportError(message, may_have_begun=True, may_pass=False)
         self.id = id_ or None
         self._headers = self.headers(None)
@@ -361,7 +356,7 @@ class HttpSession:
 
     async def _listen(self) -> None:
         stream = MessageStream(
-            self._http, self._receiver, self._headers, connected=self._is_listening.set, missed=self._missed
+            self.http, self.receiver, self._headers, connected=self._is_listening.set, missed=self.missed
         )
         while True:
             try:
@@ -372,7 +367,7 @@ class HttpSession:
                     return  # the server has no such stream
                 if error.session_is_gone:
                     self.is_gone = True
-                    self._lost(error)
+                    self.lost(error)
                     return
                 stream.events.last_id = None  # the server may have a stream, but not from that event on
                 broken = error
@@ -403,8 +398,8 @@ class HttpSession:
                 await within(_DELETE_TIMEOUT, self._delete())
 
     async def _delete(self) -> None:
-        response = await self._http.request("DELETE", self._headers, may_ask=False)
-        await self._http.finish(response)
+        response = await self.http.request("DELETE", self._headers, may_ask=False)
+        await self.http.finish(response)
 
 
 # HTTP+SSE

@@ -41,23 +41,13 @@ _TEMPORARY: Final = frozenset({errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.E
 _GUARD: Final = 'read -r _; sleep "$2"; kill -s TERM -- "-$1" || exit; sleep "$2"; kill -s KILL -- "-$1"'
 """Shell script that waits for the end of its input, when all writers have exited; then it ends the process group."""
 
-INHERITED: Final = (
+INHERITED: Final = tuple(
     (
-        "APPDATA",
-        "HOMEDRIVE",
-        "HOMEPATH",
-        "LOCALAPPDATA",
-        "PATH",
-        "PATHEXT",
-        "PROCESSOR_ARCHITECTURE",
-        "SYSTEMDRIVE",
-        "SYSTEMROOT",
-        "TEMP",
-        "USERNAME",
-        "USERPROFILE",
-    )
-    if sys.platform == "win32"
-    else ("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER")
+        "APPDATA HOMEDRIVE HOMEPATH LOCALAPPDATA PATH PATHEXT PROCESSOR_ARCHITECTURE SYSTEMDRIVE SYSTEMROOT TEMP"
+        " USERNAME USERPROFILE"
+        if sys.platform == "win32"
+        else "HOME LOGNAME PATH SHELL TERM USER"
+    ).split()
 )
 """Environment variables that a child process inherits, as in the official SDKs. Other variables may be secret."""
 

@@ -296,10 +296,8 @@ class _RunningServer:
                 self._max_answer,
             )
             return
-        reason = (
-            f"The server ({self._name}) sent a message of more than {self._max_answer:,} bytes, the limit "
-            "(max_answer=)"
-        )
+        size = f"{self._max_answer:,} bytes"
+        reason = f"The server ({self._name}) sent a message of more than {size}, the limit (max_answer=)"
         id_ = id_of_answer(error.beginning, error.ending)
         if id_ is None:
             self._report_loss(f"{reason}. The message has no readable id, so the connection is closed")
@@ -425,8 +423,7 @@ def _check(command: Sequence[object], env: Mapping[str, object], stderr: object)
     if isinstance(stderr, int):
         if stderr != subprocess.DEVNULL:
             raise ValueError(
-                "stderr must be a function that takes a line, an open file, subprocess.DEVNULL or None, got "
-                f"{stderr!r}"
+                f"stderr must be a function that takes a line, an open file, subprocess.DEVNULL or None, got {stderr!r}"
             )
     elif stderr is not None and not callable(stderr) and not hasattr(stderr, "write"):
         raise TypeError(

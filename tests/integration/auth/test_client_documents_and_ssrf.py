@@ -19,7 +19,7 @@ from mcpkit import Server
 from mcpkit.auth import DevAuth, ssrf_guard
 from mcpkit.auth.authorization_server.oauth_clients import ClientDocuments, check_client_url
 from mcpkit.auth.authorization_server.oauth_requests import OAuthError
-from mcpkit.auth.http_client import MAX_DOCUMENT, FetchError, fetch_document
+from mcpkit.auth.oauth_http_client import MAX_DOCUMENT, FetchError, fetch_document
 from mcpkit.auth.ssrf_guard import PublicTransport, is_public, resolve_host
 from tests.helpers.oauth_flow import CALLBACK, AuthServer, Login
 from tests.helpers.scripted_http import HttpRequest, Reply, scripted

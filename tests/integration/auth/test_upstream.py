@@ -16,8 +16,8 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, RedirectResponse, Response
 
 from mcpkit.auth import UpstreamProvider
-from mcpkit.auth.http_client import MAX_DOCUMENT
 from mcpkit.auth.jws import base64url_encode
+from mcpkit.auth.oauth_http_client import MAX_DOCUMENT
 from mcpkit.auth.upstream.upstream_client import (
     UpstreamRefusedError,
     UpstreamTokens,
