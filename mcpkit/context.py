@@ -28,7 +28,7 @@ from .components.registry_and_decorators import ServerBase
 from .execution.coroutines import TIME_SLICE, finish_awaitable
 from .protocol import jsonrpc
 from .protocol.revisions import NOTIFICATIONS, SEVERITY
-from .requests.access_checks_and_error_responses import require, token_for
+from .requests.access_and_error_responses import require, token_for
 from .requests.progress_and_logging import Reports, as_text, log_message
 from .requests.request_record import Call, CallContext, call_of
 

@@ -344,7 +344,7 @@ class Server(Serving, Registry, ServerBase):
             await revocations.revoke(user_id, ttl)
             self.on_audit.emit("revocation", who)
             if (auth := self.engine.auth) is not None:
-                from .requests.access_checks_and_error_responses import verifier_context
+                from .requests.access_and_error_responses import verifier_context
 
                 await auth.revoke(who, verifier_context(self.engine.runtime))
 

@@ -17,7 +17,7 @@ SHOWN = (
     "auth/",
     "identity/",
     "storage/",
-    "requests/access_checks_and_error_responses.py",
+    "requests/access_and_error_responses.py",
     "transports/http/routes.py",
     "transports/http/bearer_auth.py",
 )

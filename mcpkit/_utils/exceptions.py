@@ -34,12 +34,10 @@ def exception_text(error: BaseException) -> str | None:
 
 def reduce_exception(self: BaseException) -> tuple[Any, ...]:
     """Return the pickled form of an exception, as `__reduce__`. `__init__` has other parameters than `args`."""
-    return _restore_exception, (type(self), self.args, vars(self))
+    return _restored, (type(self), self.args, vars(self))
 
 
-def _restore_exception(
-    cls: type[BaseException], args: tuple[Any, ...], state: dict[str, Any]
-) -> BaseException:
+def _restored(cls: type[BaseException], args: tuple[Any, ...], state: dict[str, Any]) -> BaseException:
     error = cls.__new__(cls, *args)
     error.args = args
     vars(error).update(state)

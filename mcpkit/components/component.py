@@ -27,7 +27,7 @@ from ..options import Options, check_bool
 from ..protocol.jsonrpc import Json
 from ..protocol.objects import Icon
 from ..protocol.revisions import capability_path, knows, narrow
-from ..requests.access_checks_and_error_responses import error_for_client
+from ..requests.access_and_error_responses import error_for_client
 from ..requests.request_record import Call, CallContext, Make, finish, finish_call, make_result, run_limited
 from ..requests.timeouts_and_concurrency import CallLimits
 from ..schema import Arguments, Output, Signature

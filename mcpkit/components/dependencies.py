@@ -53,9 +53,8 @@ def hidden(annotation: Any, default: Any) -> Hidden | None:
     if origin is Annotated:
         for item in annotation.__metadata__:
             if any(item is function for function in (Ask, Depends, FromHeader, FromState)):
-                raise RegistrationError(
-                    f"Annotated contains the class {item.__name__}. Write {item.__name__}(...)"
-                )
+                name = item.__name__
+                raise RegistrationError(f"Annotated contains the class {name}. Write {name}(...)")
         marks = [item for item in annotation.__metadata__ if isinstance(item, Hidden)]
         if len(marks) > 1:
             raise RegistrationError(

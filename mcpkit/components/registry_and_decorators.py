@@ -707,9 +707,8 @@ class Decorators(ABC):
 
         check_method_name(name)
         values = self._of_method(name, {**options})
-        return cast(
-            "Decorator", partial(self._take, build=lambda function: CustomMethod(function, name, **values))
-        )
+        build = partial(CustomMethod, name=name, **values)
+        return cast("Decorator", partial(self._take, build=build))
 
 
 def check_is_function(target: Any) -> None:

@@ -84,9 +84,8 @@ class AnyResource(FunctionComponent, Listed):
         """Raise for a required parameter without a variable in the URI."""
         for each in self.signature.parameters:
             if each.is_required and each.name not in variables:
-                remedy = each.context_hint or (
-                    f"Write {{{each.name}}} at its place in the URI, or give the parameter a default"
-                )
+                remedy = f"Write {{{each.name}}} at its place in the URI, or give the parameter a default"
+                remedy = each.context_hint or remedy
                 raise RegistrationError(
                     f"{self.kind} {self.key!r} has no variable for the parameter {each.name!r}. {remedy}"
                 )

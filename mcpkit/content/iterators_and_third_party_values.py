@@ -507,10 +507,8 @@ def _display(value: Any) -> Image | TypedText | None:
         bundle = _without_metadata(value._repr_mimebundle_(include=None, exclude=None))
     members = cast("Json", bundle) if isinstance(bundle, Mapping) else {}
     in_bundle = ((each, members.get(each)) for each in _BUNDLE_TYPES)
-    methods = (
-        (each, getattr(value, name)()) for name, each in _DISPLAY_METHODS.items() if hasattr(kind, name)
-    )
-    contents = (_representation(mime_type, data) for mime_type, data in chain(in_bundle, methods))
+    forms = ((each, getattr(value, name)()) for name, each in _DISPLAY_METHODS.items() if hasattr(kind, name))
+    contents = (_representation(mime_type, data) for mime_type, data in chain(in_bundle, forms))
     return next((content for content in contents if content is not None), None)
 
 

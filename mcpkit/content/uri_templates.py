@@ -122,10 +122,9 @@ class _Slot:
         self.name = variable.name
         self.separator = operator.separator if variable.is_exploded else ""
         self._prefix = variable.prefix
-        has_slashes = operator.allows_reserved or operator.is_named
-        self._forbidden = (
-            None if is_unsafe else re.compile(_TRAVERSAL if has_slashes else _TRAVERSAL_OR_SLASH)
-        )
+        allows_slash = operator.allows_reserved or operator.is_named
+        forbidden = _TRAVERSAL if allows_slash else _TRAVERSAL_OR_SLASH
+        self._forbidden = None if is_unsafe else re.compile(forbidden)
 
     def read(self, raw: str) -> str | list[str] | None:
         """Return the decoded value, or None where it is not allowed."""

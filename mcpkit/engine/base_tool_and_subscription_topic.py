@@ -20,7 +20,7 @@ from ..protocol import jsonrpc
 from ..protocol.jsonrpc import Json, is_array, is_object
 from ..protocol.objects import ToolAnnotations
 from ..protocol.revisions import NOTIFICATIONS, OBJECTS_ONLY
-from ..requests.access_checks_and_error_responses import error_for_client
+from ..requests.access_and_error_responses import error_for_client
 from ..requests.request_record import Call, run_limited
 from ..schema import Arguments, MirroredParameter
 from ..schema.argument_validation_and_repair import mirrored

@@ -20,7 +20,7 @@ from ..execution.worker_threads import is_fatal
 from ..identity.principals_and_scopes import LIST_NAMES, Change
 from ..protocol.jsonrpc import Outcome, Ready
 from ..protocol.revisions import SERVER_CAPABILITIES
-from ..requests.access_checks_and_error_responses import is_masked, ref_of, single
+from ..requests.access_and_error_responses import is_masked, ref_of, single
 from ..requests.request_record import Call, Runtime
 from .included_providers_and_extensions import CompositeCatalog
 from .listing_and_visibility import Listing

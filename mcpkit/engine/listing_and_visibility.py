@@ -17,7 +17,7 @@ from ..identity.principals_and_scopes import ListName, Principal
 from ..protocol.jsonrpc import Json
 from ..protocol.revisions import narrow
 from ..providers.provider_and_transforms import Kind, lists_of
-from ..requests.access_checks_and_error_responses import check_identified, shortfall
+from ..requests.access_and_error_responses import check_identified, shortfall
 from ..requests.request_record import Call, Runtime
 from .included_providers_and_extensions import CompositeCatalog
 

@@ -41,7 +41,7 @@ from ..protocol.revisions import (
     Stateless,
     not_initialized,
 )
-from ..requests.access_checks_and_error_responses import error_response
+from ..requests.access_and_error_responses import error_response
 from ..requests.request_record import Call
 from ..requests.requests_to_client import NO_HEADERS, Channel, OpenQuestions
 from ..requests.running_requests import Calls, Reply, server_ended

@@ -11,7 +11,7 @@ from ..middleware.base import UNWRAPPED, Hooks, Request, Result, ToolCall, ToolC
 from ..protocol import jsonrpc
 from ..protocol.jsonrpc import Outcome, Ready
 from ..protocol.revisions import LATEST, narrow_tool_result
-from ..requests.access_checks_and_error_responses import is_masked, ref_of, tool_error
+from ..requests.access_and_error_responses import is_masked, ref_of, tool_error
 from ..requests.request_record import NO_STATE, Call, call_of
 from .request_handlers_and_capabilities import Handler, becomes_result, is_of_extension
 

@@ -34,12 +34,7 @@ from ..protocol.revisions import (
     narrow_block,
     narrow_tool_result,
 )
-from ..requests.access_checks_and_error_responses import (
-    check_access,
-    is_protocol_error,
-    not_found,
-    tool_error,
-)
+from ..requests.access_and_error_responses import check_access, is_protocol_error, not_found, tool_error
 from ..requests.request_record import Call
 from .included_providers_and_extensions import CompositeCatalog, Extension
 from .listing_and_visibility import Listing

@@ -19,7 +19,7 @@ from ..identity.principals_and_scopes import LISTS, RESOURCES, Change, ListName,
 from ..protocol import jsonrpc
 from ..protocol.jsonrpc import is_array, is_object
 from ..protocol.revisions import SUBSCRIPTION_ID
-from ..requests.access_checks_and_error_responses import check_identified
+from ..requests.access_and_error_responses import check_identified
 from ..requests.request_record import Call
 from .changes_between_processes import LoopQueue, Publisher, Receiver
 from .included_providers_and_extensions import CompositeCatalog, Extension

@@ -19,7 +19,7 @@ from ..context import Context
 from ..execution.coroutines import is_cancelled_from_outside
 from ..identity.audit_and_revocation import AuditMeter
 from ..protocol.revisions import METHODS
-from ..requests.access_checks_and_error_responses import (
+from ..requests.access_and_error_responses import (
     code_of,
     is_input_required,
     is_masked,
@@ -37,8 +37,7 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Link, Span, TracerProvider
     from opentelemetry.util.types import AttributeValue
 
-    from ..storage.base import Waits
-    from ..storage.job_queue import QueueStats
+    from ..storage.base import QueueStats, Waits
 
 # Members of `_meta` with the trace of the client (basic/index, "OpenTelemetry trace context").
 _TRACE_MEMBERS = ("traceparent", "tracestate", "baggage")
@@ -215,10 +214,8 @@ class Telemetry(AuditMeter, TaskMeter):
         self._tracer = trace.get_tracer("mcpkit", tracer_provider=tracer_provider)
         meter = self._meter = metrics.get_meter("mcpkit", meter_provider=meter_provider)
 
-        def histogram(name: str, description: str, buckets: tuple[float, ...], unit: str = "s") -> Histogram:
-            return meter.create_histogram(
-                name, unit, description, explicit_bucket_boundaries_advisory=buckets
-            )
+        def histogram(name: str, about: str, buckets: tuple[float, ...], unit: str = "s") -> Histogram:
+            return meter.create_histogram(name, unit, about, explicit_bucket_boundaries_advisory=buckets)
 
         self._requests = histogram("mcp.server.operation.duration", "Duration of requests.", _REQUEST_BUCKETS)
         self._verifications = histogram(

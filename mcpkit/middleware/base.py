@@ -245,8 +245,7 @@ class Result(MutableMapping[str, Any]):
         """Members of the result as a dict."""
         if self._data is None:
             # A copy, because the server uses parts of a handler's result again for the next request.
-            self._data = data = cast("dict[str, Any]", from_json(self.rendered()))
-            return data
+            self._data = cast("dict[str, Any]", from_json(self.rendered()))
         return self._data
 
     @property
@@ -402,9 +401,8 @@ class MiddlewareStack:
             return hook
         wrapped = [*METHODS.keys() - UNWRAPPED, *(method.key for method in self._methods)]
         if hook not in wrapped:
-            raise RegistrationError(
-                f"unknown method {hook!r} for a middleware. Supported are {', '.join(sorted(wrapped))}"
-            )
+            supported = ", ".join(sorted(wrapped))
+            raise RegistrationError(f"unknown method {hook!r} for a middleware. Supported are {supported}")
 
         def register(function: T) -> T:
             self._add(hook, function)

@@ -167,8 +167,7 @@ def accepts(value: str, media_type: str) -> bool:
         if not (element := element.strip(" \t")):
             continue
         is_empty = False
-        parsed = _weighted_range(element)
-        if parsed is not None and parsed[0] in ranges:
+        if (parsed := _weighted_range(element)) is not None and parsed[0] in ranges:
             place = ranges.index(parsed[0])
             if place < best or (place == best and parsed[1] > weight):
                 best, weight = place, parsed[1]
@@ -291,9 +290,7 @@ def caller_at(host: str) -> str | None:
             address = IPv6Address(host)
         except AddressValueError:
             without_port = re.fullmatch(_ADDRESS_WITH_PORT, host)
-            return (
-                f"address {host}" if without_port is None else caller_at(without_port[1] or without_port[2])
-            )
+            return caller_at(without_port[1] or without_port[2]) if without_port else f"address {host}"
         if address.ipv4_mapped is None:
             network = IPv6Address(int(address) >> _NETWORK_BITS << _NETWORK_BITS)
             return None if address.is_loopback else f"address {network}/{_NETWORK_BITS}"

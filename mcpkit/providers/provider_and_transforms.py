@@ -391,9 +391,8 @@ class Lookup:
     def within(self, transforms: Iterable[Transform], home: Lifespans | None) -> Lookup:
         """Return the same provider as an outer catalog serves it, with the transforms of that one."""
         transforms = (*self._transforms, *transforms)
-        return Lookup(
-            self.provider, self.kinds, transforms, self._home or home, self._lifespans, self.position
-        )
+        home = self._home or home
+        return Lookup(self.provider, self.kinds, transforms, home, self._lifespans, self.position)
 
     async def list(self, kind: Kind, call: Call, lifespans: Lifespans) -> Offer:
         """Return all components of a kind for the user of a request.

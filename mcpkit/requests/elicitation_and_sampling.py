@@ -542,11 +542,7 @@ async def ask(call: Call, questions: tuple[Question[Any], ...]) -> tuple[Any, ..
 
 
 async def ask_url(
-    call: Call,
-    message: str,
-    url: str,
-    done: Callable[[], bool | Awaitable[bool]] | None,
-    key: str | None,
+    call: Call, message: str, url: str, done: Callable[[], bool | Awaitable[bool]] | None, key: str | None
 ) -> ElicitationResult[None]:
     """Request a visit to a page, until the step there is complete; see `Context.elicit_url`."""
     given: object = done

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from ..options import Limits, ServerOptions, Timeouts
     from ..storage.base import Storage, TaskMeter
     from ..storage.encryption_keys import Keys
-    from ..storage.process_heartbeats import Membership
+    from ..storage.jobs_and_heartbeats import Membership
 
 T = TypeVar("T")
 

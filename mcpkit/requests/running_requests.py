@@ -10,17 +10,12 @@ from typing import Any, cast
 
 from .._utils.concurrency import current
 from .._utils.exceptions import BusyError, ProtocolError
-from ..execution.coroutines import (
-    cancellations,
-    is_cancelled_from_outside,
-    resume,
-    uncancel,
-)
+from ..execution.coroutines import cancellations, is_cancelled_from_outside, resume, uncancel
 from ..execution.worker_threads import end_child, forks, is_fatal
 from ..identity.principals_and_scopes import Principal
 from ..protocol import jsonrpc
 from ..protocol.jsonrpc import Outcome
-from .access_checks_and_error_responses import error_response
+from .access_and_error_responses import error_response
 from .request_record import Call
 
 # Takes the response to one message, or None without a response; and the exception behind it, if there is one.
@@ -140,12 +135,7 @@ class Calls:
         return OVER
 
     async def resume(
-        self,
-        key: Hashable,
-        call: Call,
-        outcome: Coroutine[Any, Any, Outcome],
-        awaited: Any,
-        reply: Reply,
+        self, key: Hashable, call: Call, outcome: Coroutine[Any, Any, Outcome], awaited: Any, reply: Reply
     ) -> None:
         """Run the rest of a request after `begin`, in the same task.
 

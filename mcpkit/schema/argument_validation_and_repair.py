@@ -144,12 +144,10 @@ class Arguments:
             ArgumentsError: They do not match the schema.
         """
         try:
-            validated: dict[str, Any] = self._validator.validate_python(
-                arguments, by_alias=True, by_name=False
-            )
+            kwargs: dict[str, Any] = self._validator.validate_python(arguments, by_alias=True, by_name=False)
         except ValidationError as error:
             return self._validate_repaired(arguments, error)
-        return validated
+        return kwargs
 
     def _validate_repaired(self, arguments: Json, error: ValidationError) -> dict[str, Any]:
         from .validation_errors import Reader, problems_of

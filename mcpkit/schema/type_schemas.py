@@ -361,12 +361,9 @@ class _Generator(GenerateJsonSchema):
         return self._choice(schema, [json_schema.choice_value(value) for value in schema["expected"]])
 
     def _choice(self, schema: Any, values: list[Any], cls: type | None = None) -> JsonSchemaValue:
-        result = json_schema.enumeration(values, cls)
-        if result is None:
-            return self.handle_invalid_for_json_schema(
-                schema, "a choice with a value that JSON does not have"
-            )
-        return result
+        if (result := json_schema.enumeration(values, cls)) is not None:
+            return result
+        return self.handle_invalid_for_json_schema(schema, "a choice with a value that JSON does not have")
 
     def str_schema(self, schema: cs.StringSchema) -> JsonSchemaValue:
         result = super().str_schema(schema)

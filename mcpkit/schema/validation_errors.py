@@ -111,9 +111,8 @@ def expected(schema: Json, root: Json) -> str:
             return f"one of {len(choices)} values such as {', '.join(choices[:_SOME_CHOICES])}"
         *others, last = choices or ["nothing"]
         return f"{', '.join(others)} or {last}" if others else last
-    kinds = schema.get("type") or list(
-        dict.fromkeys(kind for key, kind in _KIND_OF_KEYWORD.items() if key in schema)
-    )
+    implied = dict.fromkeys(kind for key, kind in _KIND_OF_KEYWORD.items() if key in schema)
+    kinds = schema.get("type") or list(implied)
     named = [_expected_kind(kind, schema) for kind in ([kinds] if isinstance(kinds, str) else kinds)]
     return " or ".join(named) or "a value"
 
@@ -125,9 +124,8 @@ def _expected_kind(kind: str, schema: Json) -> str:
             text += f" from {shown(schema['minimum'])} to {shown(schema['maximum'])}"
         elif parts := [f"{words} {shown(schema[key])}" for key, words in _RANGES.items() if key in schema]:
             text += f" {' and '.join(parts)}"
-        return text + (
-            f" that is a multiple of {shown(schema['multipleOf'])}" if "multipleOf" in schema else ""
-        )
+        step = f" that is a multiple of {shown(schema['multipleOf'])}" if "multipleOf" in schema else ""
+        return text + step
     if kind == "string":
         if schema.get("pattern") in _EXAMPLES:
             return _EXAMPLES[schema["pattern"]]

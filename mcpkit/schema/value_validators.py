@@ -60,17 +60,14 @@ _WIDEST = 2.0**63
 def integer(**constraints: Any) -> CoreSchema:
     """Return a validator of integers; a float without fraction is one and becomes `int`."""
     strict = cast("CoreSchema", {"type": "int", "strict": True, **constraints})
-    narrow = core_schema.chain_schema(
-        [core_schema.float_schema(gt=-_WIDEST, lt=_WIDEST), core_schema.int_schema()]
-    )
+    near = core_schema.float_schema(gt=-_WIDEST, lt=_WIDEST)
+    narrow = core_schema.chain_schema([near, core_schema.int_schema()])
     largest = core_schema.float_schema(allow_inf_nan=False, ge=_WIDEST)
     smallest = core_schema.float_schema(allow_inf_nan=False, le=-_WIDEST)
     wide = in_order([largest, smallest])
     widest = core_schema.chain_schema([wide, core_schema.no_info_plain_validator_function(int)])
-    whole = core_schema.chain_schema(
-        [core_schema.is_instance_schema(float), in_order([narrow, widest]), strict]
-    )
-    return in_order([strict, whole])
+    whole: list[CoreSchema] = [core_schema.is_instance_schema(float), in_order([narrow, widest]), strict]
+    return in_order([strict, core_schema.chain_schema(whole)])
 
 
 def number(**constraints: Any) -> CoreSchema:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .base import PubSub, Storage, Store, StoredValue
-    from .job_queue import Queue
+    from .jobs_and_heartbeats import Queue
     from .memory import Memory
     from .redis import Redis
     from .sqlite import Sqlite
@@ -18,7 +18,7 @@ else:
         {
             ".base": "PubSub Storage Store StoredValue",
             ".memory": "Memory",
-            ".job_queue": "Queue",
+            ".jobs_and_heartbeats": "Queue",
             ".redis": "Redis",
             ".sqlite": "Sqlite",
         },

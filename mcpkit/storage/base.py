@@ -5,12 +5,9 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from .._utils.option_checks import check_seconds
-
-if TYPE_CHECKING:
-    from .job_queue import QueueStats
 
 logger = logging.getLogger(__name__)
 
@@ -379,6 +376,22 @@ def take_tokens(
 
 
 # Measurements of the queue
+
+
+class QueueStats(NamedTuple):
+    """Statistics of one queue.
+
+    Attributes:
+        queue: Name of the queue.
+        ready: Number of jobs that a worker may take now.
+        held: Number of jobs that are leased, or may be taken later.
+        oldest: Seconds for which the oldest ready job has waited; 0 without ready jobs.
+    """
+
+    queue: str
+    ready: int
+    held: int
+    oldest: float
 
 
 class Waits(Protocol):

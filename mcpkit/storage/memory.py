@@ -13,11 +13,11 @@ from math import inf
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from .base import StoredValue, Subscription, check_put, take_tokens
+from .base import QueueStats, StoredValue, Subscription, check_put, take_tokens
 
-# `job_queue` is imported on use: most servers have no tasks.
+# `jobs_and_heartbeats` is imported on use: most servers have no tasks.
 if TYPE_CHECKING:
-    from .job_queue import Added, Job, LeasedJobs, Message, QueueStats, RoundRobin
+    from .jobs_and_heartbeats import Added, Job, LeasedJobs, Message, RoundRobin
 
 V = TypeVar("V")
 
@@ -180,7 +180,7 @@ class Memory:
         self, key: str, value: bytes, *, queue: str, owner: str, max_open: int, max_open_per_owner: int
     ) -> Added:
         """Add a job that may be taken at once, and notify waiting workers."""
-        from .job_queue import Job, check_job, server_of
+        from .jobs_and_heartbeats import Job, check_job, server_of
 
         check_job(value)
         server = server_of(queue)
@@ -229,7 +229,7 @@ class Memory:
         message: Message | None = None,
     ) -> str | None:
         """Replace the value of a job, if version and fencing token still match; return the new version, or None."""
-        from .job_queue import check_job
+        from .jobs_and_heartbeats import check_job
 
         check_job(value)
         new_version = os.urandom(16).hex()
@@ -261,7 +261,7 @@ class Memory:
         self, queues: Sequence[str], *, limit: int, lease: float, ready_for: float = 0.0
     ) -> LeasedJobs:
         """Lease jobs that are ready."""
-        from .job_queue import LeasedJobs, RoundRobin
+        from .jobs_and_heartbeats import LeasedJobs, RoundRobin
 
         with self._lock:
             now = self._jobs.sweep()
@@ -304,7 +304,7 @@ class Memory:
 
     async def list_queues(self, server: str) -> list[QueueStats]:
         """Return statistics of the queues of a server."""
-        from .job_queue import QueueStats, server_of
+        from .jobs_and_heartbeats import server_of
 
         with self._lock:
             now = self._clock()

@@ -20,7 +20,8 @@ import os
 from collections.abc import Mapping, Sequence
 from math import inf
 
-from .job_queue import Added, Job, LeasedJobs, Message, QueueStats, RoundRobin, check_job, server_of
+from .base import QueueStats
+from .jobs_and_heartbeats import Added, Job, LeasedJobs, Message, RoundRobin, check_job, server_of
 from .redis_connection import (
     APPEND,
     LONG,

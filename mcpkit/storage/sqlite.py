@@ -17,8 +17,8 @@ from weakref import finalize
 
 from pydantic_core import from_json, to_json
 
-from .base import StoredValue, Subscription, check_put, take_tokens
-from .job_queue import Added, Job, LeasedJobs, Message, QueueStats, RoundRobin, check_job, server_of
+from .base import QueueStats, StoredValue, Subscription, check_put, take_tokens
+from .jobs_and_heartbeats import Added, Job, LeasedJobs, Message, RoundRobin, check_job, server_of
 from .sqlite_connections_and_tables import Database, Row, Synchronous, transaction
 
 logger = logging.getLogger(__name__)
@@ -324,10 +324,8 @@ class Sqlite:
                 "WHERE key = ?5 AND version = ?6 AND fence = coalesce(?7, fence) AND expires IS NULL"
             )
             with transaction(connection):
-                changed = connection.execute(
-                    update, (value, new_version, new_due, expires, key, version, fence)
-                )
-                if changed.rowcount == 0:
+                values = (value, new_version, new_due, expires, key, version, fence)
+                if connection.execute(update, values).rowcount == 0:
                     return False
                 if message is not None:
                     insert_message(connection, *message, now)

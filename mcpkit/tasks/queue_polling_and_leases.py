@@ -16,7 +16,7 @@ from typing import Protocol
 
 from ..execution.coroutines import within
 from ..execution.worker_threads import end_child, forks
-from ..storage.job_queue import Job, Queue
+from ..storage.jobs_and_heartbeats import Job, Queue
 from .task_records import TaskStorage
 
 logger = logging.getLogger(__name__)

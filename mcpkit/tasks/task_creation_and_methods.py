@@ -17,7 +17,7 @@ from ..identity.principals_and_scopes import Change, digest_of, owner_of
 from ..options import TaskOptions
 from ..protocol.jsonrpc import Json, Outcome, is_object
 from ..protocol.revisions import TASKS, tree
-from ..requests.access_checks_and_error_responses import Guarded, check_access
+from ..requests.access_and_error_responses import Guarded, check_access
 from ..requests.request_record import Call, call_of
 from .input_required import TaskDialogue
 from .queue_polling_and_leases import Runner

@@ -16,26 +16,17 @@ from .._utils.exceptions import BusyError, OutputError
 from ..components.tool import Tool
 from ..engine.subscription_filters_and_delivery import SubscriptionHub
 from ..execution.coroutines import see_through
-from ..identity.principals_and_scopes import Audience, Principal
-from ..identity.principals_and_scopes import Change as TaskChange
+from ..identity.principals_and_scopes import Audience, Change, Principal
 from ..protocol.jsonrpc import Outcome
 from ..protocol.jsonrpc_validation import Request
 from ..protocol.revisions import HANDSHAKE, Client, Handshake, Stateless
-from ..requests.access_checks_and_error_responses import tool_error
+from ..requests.access_and_error_responses import tool_error
 from ..requests.request_record import Call
 from ..requests.running_requests import Calls
-from ..storage.job_queue import Job
+from ..storage.jobs_and_heartbeats import Job
 from .input_required import TaskChannel, TaskDialogue
 from .queue_polling_and_leases import DRAINED, Lease, Runner
-from .task_records import (
-    Change,
-    LostError,
-    TaskRecord,
-    TaskStore,
-    TaskWriter,
-    TooLargeError,
-    UnreadableTaskError,
-)
+from .task_records import LostError, TaskRecord, TaskStore, TaskWriter, TooLargeError, UnreadableTaskError
 
 if TYPE_CHECKING:
     from ..engine.engine_startup_gate_and_error_hooks import Engine
@@ -354,7 +345,7 @@ class _Run:
         finally:
             writing.result()
 
-    async def _suspend(self, due: float, change: Change | None = None) -> None:
+    async def _suspend(self, due: float, change: Callable[[TaskRecord], None] | None = None) -> None:
         """End the run and not its task, which another run can take after some seconds."""
         time_left = self.writer.record.time_left
         if (deadline := self.writer.record.run_deadline) is not None:
@@ -385,10 +376,9 @@ async def _cancel(writer: TaskWriter) -> None:
 def _request(record: TaskRecord) -> Request:
     """Return the request that created a task, as the client sent it."""
     request = Request()
-    client, is_old = Client(record.client_info, record.capabilities), record.revision in HANDSHAKE
-    request.envelope = (
-        Handshake(record.revision, client) if is_old else Stateless(record.revision, client, None)
-    )
+    client, revision = Client(record.client_info, record.capabilities), record.revision
+    is_old = revision in HANDSHAKE
+    request.envelope = Handshake(revision, client) if is_old else Stateless(revision, client, None)
     request.id, request.method = record.call_id, "tools/call"
     request.meta = {"progressToken": record.id, **record.meta}
     request.params = {"name": record.tool, "arguments": record.arguments, "_meta": request.meta}
@@ -494,7 +484,7 @@ class LoopTasks:
         self.runs.on_change(id_, status)
         for changed in tuple(self._watchers.get(id_, {}).values()):
             changed()
-        if self._changes.has_subscribers(TaskChange(NOTIFICATION, id_)):
+        if self._changes.has_subscribers(Change(NOTIFICATION, id_)):
             self.schedule([id_])
 
     def _on_gap(self) -> None:
@@ -536,7 +526,7 @@ class LoopTasks:
                     scopes = self._scopes(task.record)
                     audience = Audience.of(partial(_has_scopes, scopes)) if scopes else None
                     params = task.record.to_detailed_task()
-                    self._changes.deliver(TaskChange(NOTIFICATION, id_, audience, params))
+                    self._changes.deliver(Change(NOTIFICATION, id_, audience, params))
         finally:
             self._publishing = None
 

@@ -26,9 +26,9 @@ from ..components.tool import digest_of
 from ..identity.principals_and_scopes import Principal
 from ..options import TaskOptions
 from ..protocol.jsonrpc import Json
-from ..storage.base import PubSub
+from ..storage.base import PubSub, QueueStats
 from ..storage.encryption_keys import Keys
-from ..storage.job_queue import Added, Job, Message, Queue, QueueStats
+from ..storage.jobs_and_heartbeats import Added, Job, Message, Queue
 
 if TYPE_CHECKING:
     from ..components.tool import Tool

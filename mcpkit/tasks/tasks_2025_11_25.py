@@ -155,8 +155,7 @@ class LegacyTaskService(TaskService):
         task = await self.find(call)
         if call.method == "tasks/get":
             connections = self._connections.get(asyncio.get_running_loop(), {})
-            connection = connections.get((call.channel.standalone, task.record.id))
-            if connection is not None:
+            if connection := connections.get((call.channel.standalone, task.record.id)):
                 connection.on_poll(task)
         elif call.method == "tasks/cancel":
             was_over = task.record.is_over
@@ -164,9 +163,8 @@ class LegacyTaskService(TaskService):
                 task = await self.cancel(task)
             if was_over or task.record.status != "cancelled":
                 status = legacy_task(task.record)["status"]
-                raise ProtocolError(
-                    INVALID_PARAMS, f"Cannot cancel task: it has already ended with status {status!r}"
-                )
+                problem = f"Cannot cancel task: it has already ended with status {status!r}"
+                raise ProtocolError(INVALID_PARAMS, problem)
         else:
             if not task.record.is_over:
                 task = await self._connect(call, task.record.id).wait(call)
@@ -188,25 +186,21 @@ class LegacyTaskService(TaskService):
                 "list the tasks of one client)",
             )
         cursor: object = call.params.get("cursor")
-        invalid_cursor = MalformedError(
-            "Invalid cursor. Send the nextCursor of a previous page, or no cursor"
-        )
+        bad_cursor = MalformedError("Invalid cursor. Send the nextCursor of a previous page, or no cursor")
         if cursor is not None and not (
             isinstance(cursor, str) and is_task_id(self.runtime.keys, owner, cursor)
         ):
-            raise invalid_cursor
+            raise bad_cursor
         try:
             records, next_cursor = await self.store.list_owned(owner, cursor or "", _PAGE_SIZE)
             if cursor and not records and await self.store.get(cursor) is None:
-                raise invalid_cursor  # its task has expired, so the position in the list is unknown
+                raise bad_cursor  # its task has expired, so the position in the list is unknown
         except (OSError, UnreadableTaskError) as error:
             raise unavailable(error) from None
         scopes = call.principal.scopes
         visible = [each for each in records if scopes.issuperset(self.access_rules(each).scopes)]
-        return {
-            "tasks": [*map(legacy_task, visible)],
-            **({} if next_cursor is None else {"nextCursor": next_cursor}),
-        }
+        page: Json = {"tasks": [*map(legacy_task, visible)]}
+        return page if next_cursor is None else {**page, "nextCursor": next_cursor}
 
     def _result(self, call: Call, record: TaskRecord) -> Json:
         """Return the result of an ended task.

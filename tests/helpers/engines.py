@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeVar
 
 from mcpkit import Server
 from mcpkit.storage import Memory, PubSub, Redis, Sqlite, Store, StoredValue
-from mcpkit.storage.job_queue import Added, Job, LeasedJobs, Queue
+from mcpkit.storage.jobs_and_heartbeats import Added, Job, LeasedJobs, Queue
 from mcpkit.storage.sqlite import _delete_expired
 from tests.helpers.pipe import settle
 from tests.helpers.raw_client import Client, lifespan

@@ -22,7 +22,8 @@ from typing import Any
 import pytest
 
 from mcpkit.storage import Redis, StoredValue
-from mcpkit.storage.job_queue import LeasedJobs, QueueStats
+from mcpkit.storage.base import QueueStats
+from mcpkit.storage.jobs_and_heartbeats import LeasedJobs
 from tests.helpers.waiting import DEFAULT_TIMEOUT
 
 SCALE = 100_000

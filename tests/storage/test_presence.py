@@ -8,7 +8,7 @@ import pytest
 
 from mcpkit import Server
 from mcpkit.storage import Memory
-from mcpkit.storage.process_heartbeats import _FORGOTTEN, MISSED, Membership
+from mcpkit.storage.jobs_and_heartbeats import _FORGOTTEN, MISSED, Membership
 from tests.helpers.engines import delete, done, put
 from tests.helpers.waiting import Clock, over, until
 

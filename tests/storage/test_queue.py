@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpkit.storage.job_queue import Job
+from mcpkit.storage.jobs_and_heartbeats import Job
 from tests.helpers import engines
 from tests.helpers.waiting import Clock
 

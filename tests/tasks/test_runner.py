@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from mcpkit.storage import Memory
-from mcpkit.storage.job_queue import Job, Queue
+from mcpkit.storage.jobs_and_heartbeats import Job, Queue
 from mcpkit.tasks.queue_polling_and_leases import AbandonedJobs, Lease, LeaseRenewer, Runner
 from tests.helpers.engines import done
 from tests.helpers.waiting import Clock, until

@@ -18,7 +18,7 @@ from ...identity.principals_and_scopes import ANYONE, Principal
 from ...options import FindPrincipal, Limits, Timeouts
 from ...protocol import http_headers
 from ...protocol.http_headers import JoinedHeaders
-from ...requests.access_checks_and_error_responses import readable
+from ...requests.access_and_error_responses import readable
 from ...requests.timeouts_and_concurrency import Shares
 from .response import Exchange, Message, Receive, RefusedError, Scope, Send, headers_of
 

@@ -21,7 +21,7 @@ from ...protocol.http_headers import Headers, check_mirrored, check_standard
 from ...protocol.jsonrpc import Json, Outcome, Ready, RequestId, is_array, is_object
 from ...protocol.jsonrpc_validation import Request
 from ...protocol.revisions import HANDSHAKE, Client, Envelope, Handshake, Stateless, unsupported_version
-from ...requests.access_checks_and_error_responses import error_response
+from ...requests.access_and_error_responses import error_response
 from ...requests.request_record import Call
 from ...requests.requests_to_client import Channel, OpenQuestions
 from ...requests.running_requests import OVER, Calls, Reply

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from mcpkit.storage import Redis
-from mcpkit.storage.job_queue import Job, Message
+from mcpkit.storage.jobs_and_heartbeats import Job, Message
 from mcpkit.storage.redis_connection import LONG
 from tests.helpers.redis_server import RedisServer, free_port
 from tests.helpers.signed_tokens import CertificateAuthority

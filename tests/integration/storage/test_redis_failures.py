@@ -11,7 +11,7 @@ import pytest
 
 from mcpkit import Server
 from mcpkit.storage import Redis
-from mcpkit.storage.job_queue import Message
+from mcpkit.storage.jobs_and_heartbeats import Message
 from mcpkit.storage.redis_connection import DEFAULT_TIMEOUT
 from tests.helpers.raw_client import initialize, serving
 from tests.helpers.redis_server import RedisProxy, RedisServer

@@ -17,7 +17,7 @@ from .event_store import EventStore
 from .session_store import SessionBus
 
 if TYPE_CHECKING:
-    from ....storage.process_heartbeats import Membership
+    from ....storage.jobs_and_heartbeats import Membership
     from ..protected_resource import StreamExpiry
     from ..response import Exchange
 
@@ -60,7 +60,7 @@ class LoopState:
         self.membership: Membership | None = None
         self.event_store: EventStore | None = None
         if self.is_shared:
-            from ....storage.process_heartbeats import Membership
+            from ....storage.jobs_and_heartbeats import Membership
 
             self.membership = Membership(self.storage, runtime.name, self.process)
             if not settings.stateless:

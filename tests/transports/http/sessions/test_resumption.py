@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from mcpkit import Server
 from mcpkit.storage import Memory
-from mcpkit.storage.process_heartbeats import MISSED
+from mcpkit.storage.jobs_and_heartbeats import MISSED
 from mcpkit.transports.http.sessions.event_streams import (
     _EVENT_OVERHEAD,
     MAX_EVENTS,
