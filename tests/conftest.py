@@ -15,8 +15,10 @@ import httpcore2
 import pytest
 from hypothesis import HealthCheck, settings
 
+from mcpkit import Server
 from tests.helpers.browser import Browser, browsing
 from tests.helpers.identity_provider import IdentityProvider, providing
+from tests.helpers.pipe import Wire, open_pipe
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
@@ -104,6 +106,16 @@ def _needs_others(file: Path) -> bool:
     text = file.read_text()
     modules = (HERE / "helpers" / f"{name}.py" for name in _IMPORTS.findall(text))
     return _OTHERS.search(text) is not None or any(_needs_others(each) for each in modules if each.exists())
+
+
+@pytest.fixture
+def wire(schema_dir: Path) -> Wire:
+    """Connect a pipe that validates messages: `async with wire(server, revision) as pipe`."""
+
+    def connect_pipe(server: Server, revision: str = "2025-11-25", **options: Any) -> Any:
+        return open_pipe(server, revision, schema_dir, **options)
+
+    return connect_pipe
 
 
 @pytest.fixture(params=["2025-11-25", "2026-07-28"])

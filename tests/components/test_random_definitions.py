@@ -4,7 +4,6 @@
 import dataclasses
 import datetime as dt
 import decimal
-import enum
 import functools
 import inspect
 import json
@@ -21,6 +20,7 @@ from typing_extensions import Doc, NotRequired, TypedDict
 
 from mcpkit import ProtocolError, RegistrationError, Server
 from mcpkit.testing import TestClient, connect
+from tests.helpers.schema_cases import Color
 from tests.helpers.tables import each_row
 from tests.helpers.uri_expansion import expand
 
@@ -42,11 +42,6 @@ class Unfriendly:
         raise RuntimeError("not comparable")
 
     __hash__ = None  # type: ignore[assignment]  # as of a class with `__eq__` alone
-
-
-class Color(enum.Enum):
-    RED = "red"
-    BLUE = "blue"
 
 
 class Model(pydantic.BaseModel):

@@ -9,8 +9,7 @@ import pytest
 
 from mcpkit import Server, ServerOptions, Tool
 from mcpkit.transports import Connection
-from tests.conformance.conftest import Wire
-from tests.helpers.pipe import META, Pipe, initialize, message, settle
+from tests.helpers.pipe import META, Pipe, Wire, initialize, message, settle
 
 
 def handler() -> str:

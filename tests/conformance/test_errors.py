@@ -15,8 +15,7 @@ from mcpkit.engine.message_dispatch import Connection
 from mcpkit.exceptions import ResourceNotFoundError
 from mcpkit.protocol.jsonrpc_validation import id_of_unreadable
 from mcpkit.transports import Framing
-from tests.conformance.conftest import Wire
-from tests.helpers.pipe import HANDSHAKE, message
+from tests.helpers.pipe import HANDSHAKE, Wire, message
 from tests.helpers.raw_client import call_params, request
 from tests.helpers.servers.middleware import COMPLETION, make_failing_server
 

@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 
 from mcpkit import Context, Server
-from tests.conformance.conftest import Wire
-from tests.helpers.pipe import HANDSHAKE, META, REMOVED, initialize, message, stateless_meta
+from tests.helpers.pipe import HANDSHAKE, META, REMOVED, Wire, initialize, message, stateless_meta
 
 
 @pytest.fixture

@@ -7,8 +7,7 @@ import pytest
 
 from mcpkit import Context, Server, ToolError
 from mcpkit.requests.progress_and_logging import BURST, INTERVAL
-from tests.conformance.conftest import Wire
-from tests.helpers.pipe import META, Pipe, settle
+from tests.helpers.pipe import META, Pipe, Wire, settle
 
 AT_ONCE = list(range(1, BURST + 1))
 

@@ -6,8 +6,7 @@ import base64
 import pytest
 
 from mcpkit import Context, Limits, Server
-from tests.conformance.conftest import Wire
-from tests.helpers.pipe import LISTS, Pipe
+from tests.helpers.pipe import LISTS, Pipe, Wire
 from tests.helpers.waiting import Work
 
 

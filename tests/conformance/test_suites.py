@@ -22,9 +22,9 @@ from tests.conformance import run as server_suite
 from tests.conformance.run import FAILED, NODE_MODULES, find_node
 from tests.helpers.browser import Browser
 from tests.helpers.oauth_flow import PageForms
-from tests.helpers.process_client import eventually
 from tests.helpers.processes import free_port
 from tests.helpers.serving import in_thread_at
+from tests.helpers.waiting import eventually
 from tests.integration.auth.servers import serve_proxy
 
 pytestmark = pytest.mark.skipif(

@@ -23,8 +23,7 @@ from mcpkit import (
     assistant,
     user,
 )
-from tests.conformance.conftest import Wire
-from tests.helpers.pipe import LISTS, META, REVISIONS
+from tests.helpers.pipe import LISTS, META, REVISIONS, Wire
 
 VERSIONS = pytest.mark.parametrize("revision", REVISIONS)
 

@@ -19,7 +19,6 @@ from tests.helpers.pipe import settle
 from tests.helpers.raw_client import Client, lifespan
 from tests.helpers.redis_server import Dated, common_server, count_records
 from tests.helpers.serving import AT_ONCE, app_of
-from tests.helpers.waiting import DEFAULT_TIMEOUT
 
 T = TypeVar("T")
 
@@ -106,14 +105,6 @@ def size(engine: Engine) -> int:
         return sum(connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in tables)
 
     return done(engine._database.run(count))
-
-
-def eventually(condition: Callable[[], object]) -> None:
-    """Wait until something is so; half a minute without it is a failure."""
-    deadline = time.monotonic() + DEFAULT_TIMEOUT
-    while not condition():
-        assert time.monotonic() < deadline, "it has not come true"
-        time.sleep(0.001)
 
 
 THREADS = 8

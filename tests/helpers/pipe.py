@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -251,3 +251,6 @@ def count_listeners(server: Server) -> int:
         isinstance(getattr(each, "__self__", None), SubscriptionHub)
         for each in server.catalog.listeners._all.values()
     )
+
+
+Wire = Callable[..., AbstractAsyncContextManager[Pipe]]

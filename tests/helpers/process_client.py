@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from http.client import HTTPConnection, HTTPResponse
 from pathlib import Path
 from typing import Any
@@ -95,14 +95,6 @@ class EventStream:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def eventually(condition: Callable[[], object]) -> None:
-    """Poll until a condition holds; fail after `DEFAULT_TIMEOUT` seconds."""
-    deadline = time.monotonic() + DEFAULT_TIMEOUT
-    while not condition():
-        assert time.monotonic() < deadline, "condition does not hold"
-        time.sleep(0.005)
 
 
 def call(id_: int, tool: str, meta: dict[str, Any] | None = None, **arguments: Any) -> dict[str, Any]:

@@ -16,19 +16,7 @@ from starlette.responses import JSONResponse, Response
 from mcpkit import Scope, Server
 from mcpkit.auth import Jwt, UpstreamProvider
 from mcpkit.doctor import Finding, check_authorization
-from tests.helpers.fake_idp import (
-    AUTHORIZE,
-    GITHUB_APPLICATION,
-    GITHUB_USER,
-    KEYS,
-    REVOKE,
-    TOKEN,
-    USERINFO,
-    GitHubSite,
-    IdpLogin,
-    OpenIdSite,
-    UpstreamSite,
-)
+from tests.helpers import fake_idp as idp
 from tests.helpers.oauth_flow import CALLBACK as CLIENT_CALLBACK
 from tests.helpers.oauth_flow import PROXY_MCP as MCP
 from tests.helpers.oauth_flow import PROXY_ORIGIN as ORIGIN
@@ -49,7 +37,7 @@ METADATA: dict[str, dict[str, Any]] = json.loads(
 )
 
 
-class Provider(UpstreamSite):
+class Provider(idp.UpstreamSite):
     """A provider at its own host names, with a user who consents without a page.
 
     Attributes:
@@ -73,8 +61,8 @@ class Provider(UpstreamSite):
         self.users = {"ada": self.person}
         self.requests: list[tuple[str, str, dict[str, str]]] = []
         endpoints = {
-            "authorization_endpoint": AUTHORIZE, "token_endpoint": TOKEN, "userinfo_endpoint": USERINFO,
-            "revocation_endpoint": REVOKE, "jwks_uri": KEYS,
+            "authorization_endpoint": idp.AUTHORIZE, "token_endpoint": idp.TOKEN, "userinfo_endpoint": idp.USERINFO,
+            "revocation_endpoint": idp.REVOKE, "jwks_uri": idp.KEYS,
         }  # fmt: skip
         self._paths = {self.recorded.get(name): path for name, path in endpoints.items()} | self.urls
 
@@ -108,21 +96,21 @@ class Provider(UpstreamSite):
         return {"iss": self.url}
 
 
-class GitHub(Provider, GitHubSite):
+class GitHub(Provider, idp.GitHubSite):
     # A copy of 2026-09-19: github.com/api-evangelist/github-copilot,
     # well-known/github-copilot-github-oauth-authorization-server.json at aa6983573e11cb852114554f238110e4743f49f8
     published_at = "https://github.com/.well-known/oauth-authorization-server/login/oauth"
     recorded = METADATA["GitHub"]
     origins = ("https://github.com", "https://api.github.com")
-    paths = UpstreamSite.paths
+    paths = idp.UpstreamSite.paths
     urls = {
-        "https://api.github.com/user": GITHUB_USER,
-        f"https://api.github.com/applications/{CLIENT_ID}/token": GITHUB_APPLICATION,
+        "https://api.github.com/user": idp.GITHUB_USER,
+        f"https://api.github.com/applications/{CLIENT_ID}/token": idp.GITHUB_APPLICATION,
     }
     person = {"id": 583231, "name": "Ada Lovelace"}
 
     def __init__(self, clock: Callable[[], float]) -> None:
-        GitHubSite.__init__(self)
+        idp.GitHubSite.__init__(self)
         self.start(clock)
 
     async def more(self, request: Request, path: str) -> Response:
@@ -132,19 +120,19 @@ class GitHub(Provider, GitHubSite):
         return await super().more(request, path)
 
 
-class _OpenIdProvider(Provider, OpenIdSite):
+class _OpenIdProvider(Provider, idp.OpenIdSite):
     scope: ClassVar[str]
     lifetime: ClassVar[int]
 
     def __init__(self, clock: Callable[[], float]) -> None:
-        OpenIdSite.__init__(self, Signer("RS256", "one"))
+        idp.OpenIdSite.__init__(self, Signer("RS256", "one"))
         self.start(clock)
         self.seconds = self.lifetime
 
     def separated(self, scopes: tuple[str, ...]) -> str:
         return self.scope
 
-    def extra(self, login: IdpLogin, access_token: str) -> dict[str, Any]:
+    def extra(self, login: idp.IdpLogin, access_token: str) -> dict[str, Any]:
         if len(login.access) > 1:  # there is no ID token for a refreshed access token
             return {}
         digest = hashlib.sha256(access_token.encode()).digest()[:16]
@@ -169,13 +157,13 @@ class Google(_OpenIdProvider):
         "email_verified": True, "hd": "example.com",
     }  # fmt: skip
 
-    def issue(self, login: IdpLogin) -> dict[str, Any]:
+    def issue(self, login: idp.IdpLogin) -> dict[str, Any]:
         is_offline = (login.asked.get("access_type"), login.asked.get("prompt")) == ("offline", "consent")
         self.refreshes = is_offline and login.refresh is None
         return super().issue(login)
 
     async def more(self, request: Request, path: str) -> Response:
-        if path == REVOKE:  # one token ends them all
+        if path == idp.REVOKE:  # one token ends them all
             self.end("ada")
         return await super().more(request, path)
 
@@ -196,7 +184,7 @@ class Entra(_OpenIdProvider):
     def code_parameters(self) -> dict[str, str]:
         return {}
 
-    def issue(self, login: IdpLogin) -> dict[str, Any]:
+    def issue(self, login: idp.IdpLogin) -> dict[str, Any]:
         self.refreshes = "offline_access" in login.scopes
         return {**super().issue(login), "ext_expires_in": self.lifetime}
 
@@ -206,7 +194,7 @@ class Entra(_OpenIdProvider):
         return JSONResponse(members, status)
 
     async def more(self, request: Request, path: str) -> Response:
-        if path == KEYS:
+        if path == idp.KEYS:
             return JSONResponse({"keys": [self.signer.public(alg=None, issuer=self.url)]})
         return await super().more(request, path)
 

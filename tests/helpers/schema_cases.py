@@ -35,6 +35,11 @@ class Color(enum.Enum):
     BLUE = "blue"
 
 
+class Level(enum.IntEnum):
+    LOW = 1
+    HIGH = 2
+
+
 class Point(NamedTuple):
     x: int
     y: float = 0.0
@@ -103,7 +108,7 @@ def holds_integer(value: Any) -> bool:
     return type(value) is int or (isinstance(value, list) and any(map(holds_integer, value)))
 
 
-class Level(enum.IntEnum):
+class Grade(enum.IntEnum):
     LOW = 0
     HIGH = 1
 
@@ -151,11 +156,11 @@ class Tree(BaseModel):
 
 
 LEAVES: list[Any] = [
-    *(Any, int, float, str, bool, None, bytes, Color, Level, Mixed),
+    *(Any, int, float, str, bool, None, bytes, Color, Grade, Mixed),
     *(Literal["a", "b"], Literal[1, "a", True, None], Literal[0, 2]),
     *(dt.datetime, dt.date, dt.time, dt.timedelta, UUID, Decimal, Path),
     *(NaiveDatetime, AwareDatetime, dt.datetime | str, int | float, Access),
-    *(dict[int, str], dict[bool, int], dict[Level, str], dict[dt.date, int], dict[Literal[1, "a"], int]),
+    *(dict[int, str], dict[bool, int], dict[Grade, str], dict[dt.date, int], dict[Literal[1, "a"], int]),
     Annotated[int, at.Ge(0), at.Lt(10)], Annotated[int, at.MultipleOf(3)],
     Annotated[float, at.Interval(gt=-1, le=1.5)], Annotated[str, at.MinLen(1), at.MaxLen(3)],
     Annotated[str, Field(pattern="^[a-z]+$")], Annotated[list[int], at.Len(1, 2)],
@@ -164,7 +169,7 @@ LEAVES: list[Any] = [
 ]  # fmt: skip
 
 
-HASHABLE: list[Any] = [int, float, str, bool, None, Color, Level, Mixed, dt.datetime, UUID, Path]
+HASHABLE: list[Any] = [int, float, str, bool, None, Color, Grade, Mixed, dt.datetime, UUID, Path]
 
 
 ANNOTATIONS = st.recursive(

@@ -47,18 +47,9 @@ from mcpkit.client import CallResult
 from mcpkit.schema import Output
 from mcpkit.testing import connect
 from mcpkit.types import json_type
+from tests.helpers.schema_cases import Color, Level
 
 T = TypeVar("T")
-
-
-class Color(enum.Enum):
-    RED = "red"
-    BLUE = "blue"
-
-
-class Level(enum.IntEnum):
-    LOW = 1
-    HIGH = 2
 
 
 class Mixed(enum.Enum):

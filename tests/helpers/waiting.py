@@ -18,6 +18,14 @@ async def until(condition: Callable[[], object]) -> None:
         await asyncio.sleep(0.001)
 
 
+def eventually(condition: Callable[[], object]) -> None:
+    """Wait until something is so; half a minute without it is a failure."""
+    deadline = time.monotonic() + DEFAULT_TIMEOUT
+    while not condition():
+        assert time.monotonic() < deadline, "it has not come true"
+        time.sleep(0.001)
+
+
 async def over(task: asyncio.Task[Any]) -> None:
     """Cancel a task and wait until it has ended."""
     task.cancel()

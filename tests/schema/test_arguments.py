@@ -23,13 +23,8 @@ from typing_extensions import TypedDict
 from mcpkit._utils.exceptions import ArgumentsError
 from mcpkit._utils.option_checks import nearest
 from mcpkit.schema import Arguments, Signature, custom_schemas
-from tests.helpers.schema_cases import arguments_of
+from tests.helpers.schema_cases import Color, arguments_of
 from tests.helpers.tables import each_row
-
-
-class Color(enum.Enum):
-    RED = "red"
-    BLUE = "blue"
 
 
 class Place(TypedDict):

@@ -17,15 +17,10 @@ from mcpkit._utils.exceptions import ArgumentsError, RegistrationError
 from mcpkit.schema import Output, custom_schemas
 from mcpkit.schema.elicitation_forms import FORMS, Form
 from mcpkit.schema.patterns_and_formats import Email, Format, matches, published_pattern
-from tests.helpers.schema_cases import arguments_of
+from tests.helpers.schema_cases import Color, Level, arguments_of
 from tests.helpers.tables import each_row
 
 OLDEST, NEWEST = min(FORMS), max(FORMS)
-
-
-class Color(enum.Enum):
-    RED = "red"
-    BLUE = "blue"
 
 
 class Size(enum.Enum):
@@ -134,11 +129,6 @@ def test_form_wrong_answer_is_reported(annotation, content, expected):
     with pytest.raises(ArgumentsError) as raised:
         Form.of(annotation).read(content)
     assert str(raised.value) == expected
-
-
-class Level(enum.IntEnum):
-    LOW = 1
-    HIGH = 2
 
 
 @each_row(("annotation", "message"), [

@@ -36,7 +36,7 @@ from mcpkit.schema import Arguments, type_schemas
 from mcpkit.schema.fast_path_for_builtin_types import NotPlainError, describe_plain
 from mcpkit.schema.patterns_and_formats import Email, Uri
 from mcpkit.schema.validation_errors import MAX_PROBLEMS
-from tests.helpers.schema_cases import arguments_of, calls_of
+from tests.helpers.schema_cases import Level, arguments_of, calls_of
 from tests.helpers.tables import each_row
 
 
@@ -45,11 +45,6 @@ class Color(enum.Enum):
 
     RED = "red"
     BLUE = "blue"
-
-
-class Level(enum.IntEnum):
-    LOW = 1
-    HIGH = 2
 
 
 class Place(typing.TypedDict):

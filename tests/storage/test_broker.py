@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from mcpkit.storage import StoredValue
 from tests.helpers import engines
 from tests.helpers.engines import get, put
-from tests.helpers.waiting import Clock
+from tests.helpers.waiting import Clock, eventually
 
 
 def test_publish_reaches_every_listener_of_the_topic_in_order(engine):
@@ -21,7 +21,7 @@ def test_publish_reaches_every_listener_of_the_topic_in_order(engine):
     engine.subscribe("other", lambda _: pytest.fail("another topic"))
     for message in ["a", "b", "", "ä\0\n" * 10_000]:
         engines.done(engine.publish("changes", message))
-    engines.eventually(lambda: len(second) == 4)
+    eventually(lambda: len(second) == 4)
     assert first == second == ["a", "b", "", "ä\0\n" * 10_000]
 
 
@@ -34,7 +34,7 @@ def test_failing_listener_is_logged_and_others_receive_the_message(engine, caplo
     engine.subscribe("changes", messages.append)
     with caplog.at_level(logging.ERROR, "mcpkit"):
         engines.done(engine.publish("changes", "a"))
-        engines.eventually(lambda: messages == ["a"])
+        eventually(lambda: messages == ["a"])
     assert "changes" in caplog.text
     assert "LookupError: a" in caplog.text
 

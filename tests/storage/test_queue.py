@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from mcpkit.storage.jobs_and_heartbeats import Job
 from tests.helpers import engines
-from tests.helpers.waiting import Clock
+from tests.helpers.waiting import Clock, eventually
 
 
 def subscribe(engine: engines.Engine, *topics: str) -> list[tuple[str, str]]:
@@ -25,12 +25,12 @@ def subscribe(engine: engines.Engine, *topics: str) -> list[tuple[str, str]]:
 def test_job_that_becomes_ready_is_published_to_its_queue(clock: Clock, engine: engines.Engine) -> None:
     messages = subscribe(engine, engines.LINE, "s/task/b", "end")
     engines.add(engine, "b", line="s/task/b")
-    engines.eventually(lambda: messages == [("s/task/b", "")])
+    eventually(lambda: messages == [("s/task/b", "")])
     engines.add(engine, "a")
-    engines.eventually(lambda: messages[1:] == [(engines.LINE, "")])
+    eventually(lambda: messages[1:] == [(engines.LINE, "")])
     job = engines.take_one(engine)
     engines.change(engine, job, fence=1, due=0)
-    engines.eventually(lambda: messages[2:] == [(engines.LINE, "")])
+    eventually(lambda: messages[2:] == [(engines.LINE, "")])
     assert engines.add(engine, "a") == "exists"
     assert engines.add(engine, "c", max_open=0) == "full"
     job = engines.take_one(engine)
@@ -40,7 +40,7 @@ def test_job_that_becomes_ready_is_published_to_its_queue(clock: Clock, engine: 
     engines.change(engine, job, fence=2, due=0)
     engines.change(engine, engines.get_job(engine, "a"), ttl=60)
     engines.done(engine.publish("end", ""))
-    engines.eventually(lambda: messages[-1] == ("end", ""))
+    eventually(lambda: messages[-1] == ("end", ""))
     assert messages[3:-1] == []
 
 

@@ -15,8 +15,8 @@ import pytest
 
 from mcpkit.storage import Sqlite, sqlite, sqlite_connections_and_tables
 from mcpkit.storage.sqlite import _delete_expired
-from tests.helpers.engines import LINE, add, done, eventually, put
-from tests.helpers.waiting import DEFAULT_TIMEOUT, Clock, until
+from tests.helpers.engines import LINE, add, done, put
+from tests.helpers.waiting import DEFAULT_TIMEOUT, Clock, eventually, until
 
 VALUE = bytes(range(256)) * 4096
 

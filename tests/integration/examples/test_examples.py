@@ -20,8 +20,9 @@ from mcpkit import Client
 from tests.helpers.identity_provider import providing
 from tests.helpers.oauth_flow import User
 from tests.helpers.pipe import META, stateless_meta
-from tests.helpers.process_client import ACCEPT, Host, call, environment, eventually, line
+from tests.helpers.process_client import ACCEPT, Host, call, environment, line
 from tests.helpers.serving import DEFAULT_TIMEOUT, ROOT, Served
+from tests.helpers.waiting import eventually
 
 if sys.platform == "win32":
     pytest.skip("Unix sockets and signals", allow_module_level=True)

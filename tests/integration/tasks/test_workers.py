@@ -15,11 +15,10 @@ from mcpkit import Context, Server, Task, TaskOptions, Timeouts
 from mcpkit.testing import TestClient, connect
 from tests.helpers.engines import ENGINES, close, make_engine
 from tests.helpers.pipe import stateless_meta
-from tests.helpers.processes import is_alive
+from tests.helpers.processes import SECRET, TaskProcesses, is_alive
 from tests.helpers.raw_client import Client, serving
 from tests.helpers.redis_server import free_port
 from tests.helpers.task_client import KNOWS_TASKS, add, answer, begin, get_task, note_and_sleep, until
-from tests.helpers.task_processes import SECRET, TaskProcesses
 from tests.helpers.waiting import until as eventually
 
 pytestmark = [pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals"), pytest.mark.long]
@@ -123,10 +122,8 @@ async def test_invalid_server_argument_is_refused(name: str, message: str, lab: 
 
 # Servers that run tasks
 
-RUN = "from tests.helpers.task_processes import server; server.run({})"
-GUNICORN = (
-    "-m gunicorn tests.helpers.task_processes:app -k uvicorn_worker.UvicornWorker -w 2 -b 127.0.0.1:{port}"
-)
+RUN = "from tests.helpers.processes import server; server.run({})"
+GUNICORN = "-m gunicorn tests.helpers.processes:app -k uvicorn_worker.UvicornWorker -w 2 -b 127.0.0.1:{port}"
 WAYS = {
     "run": ["-c", RUN.format("'http', port={port}")],
     "gunicorn": GUNICORN.split(),

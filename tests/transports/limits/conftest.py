@@ -1,16 +1,12 @@
 import tracemalloc
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
-from pathlib import Path
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 import pytest
 
 from mcpkit import Context, ProtocolError, Server
 from mcpkit.testing import TestClient, connect
-from tests.helpers.pipe import Pipe, open_pipe
-
-Wire = Callable[..., AbstractAsyncContextManager[Pipe]]
 
 limit = pytest.mark.limit
 """Names the row of `docs/reference/limits.md` that a test is about."""
@@ -59,16 +55,6 @@ def peak() -> Iterator[Callable[[], int]]:
         yield lambda: tracemalloc.get_traced_memory()[1] - before
     finally:
         tracemalloc.stop()
-
-
-@pytest.fixture
-def wire(schema_dir: Path) -> Wire:
-    """Connect a pipe that validates messages: `async with wire(server, revision) as pipe`."""
-
-    def connect_pipe(server: Server, revision: str = "2025-11-25", **options: Any) -> Any:
-        return open_pipe(server, revision, schema_dir, **options)
-
-    return connect_pipe
 
 
 @pytest.fixture

@@ -17,10 +17,10 @@ from mcpkit.protocol.jsonrpc import MAX_ID_LENGTH
 from mcpkit.protocol.revisions import MAX_CLIENT_LENGTH
 from mcpkit.requests.multi_round_trip import _MAX_ANSWERS, MAX_STATE
 from mcpkit.testing import connect
-from tests.helpers.pipe import settle, stateless_meta
+from tests.helpers.pipe import Wire, settle, stateless_meta
 from tests.helpers.raw_client import Answer, Client, Serve, initialize, request, standard_headers
 from tests.helpers.tables import each_row
-from tests.transports.limits.conftest import Wire, limit, limit_client, peak
+from tests.transports.limits.conftest import limit, limit_client, peak
 
 pytestmark = pytest.mark.slow
 

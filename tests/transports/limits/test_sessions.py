@@ -31,7 +31,7 @@ from mcpkit.storage import Memory, Sqlite
 from mcpkit.tasks import task_records as store
 from mcpkit.testing import connect
 from mcpkit.transports.http import response
-from tests.helpers.pipe import META, settle, stateless_meta
+from tests.helpers.pipe import META, Wire, settle, stateless_meta
 from tests.helpers.process_functions import add
 from tests.helpers.raw_client import PING, Answer, Serve, initialize, request, texts_of
 from tests.helpers.servers.protected import old_of
@@ -39,7 +39,7 @@ from tests.helpers.tables import each_row
 from tests.helpers.task_client import KNOWS_TASKS, begin
 from tests.helpers.task_client import until as until_task
 from tests.helpers.waiting import LoopClock, until
-from tests.transports.limits.conftest import Wire, limit
+from tests.transports.limits.conftest import limit
 
 pytestmark = pytest.mark.slow
 
