@@ -9,6 +9,7 @@ from dataclasses import asdict
 from datetime import datetime, timezone
 
 import click
+from click import argument, option
 
 from ..auth.oauth_http_client import create_client
 from ..auth.urls_and_discovery import MetadataError, canonical, protected_resource_urls
@@ -57,28 +58,26 @@ def _server_url(url: str) -> str:
 
 
 @command.command("login", epilog="Example: mcpkit auth login https://mcp.example.com/mcp")
-@click.argument("url")
-@click.option("--no-browser", is_flag=True, help="Print the login URL instead of opening a browser.")
-@click.option("--scope", "scopes", multiple=True, metavar="SCOPE", help="Scope to request.")
-@click.option("--client-id", metavar="ID", help="client_id of a client that was registered by hand.")
-@click.option(
+@argument("url")
+@option("--no-browser", is_flag=True, help="Print the login URL instead of opening a browser.")
+@option("--scope", "scopes", multiple=True, metavar="SCOPE", help="Scope to request.")
+@option("--client-id", metavar="ID", help="client_id of a client that was registered by hand.")
+@option(
     "--client-secret",
     metavar="SECRET",
     envvar="MCPKIT_CLIENT_SECRET",
     help="client_secret of that client; MCPKIT_CLIENT_SECRET is safer.",
 )
-@click.option(
-    "--issuer", metavar="URL", help="Issuer of the authorization server; required with --client-id."
-)
-@click.option("--client-metadata", metavar="URL", help="URL of the client ID metadata document.")
-@click.option(
+@option("--issuer", metavar="URL", help="Issuer of the authorization server; required with --client-id.")
+@option("--client-metadata", metavar="URL", help="URL of the client ID metadata document.")
+@option(
     "--port",
     type=int,
     default=0,
     metavar="PORT",
     help="Port of the redirect URI, if it was registered with one.",
 )
-@click.option("--dpop", is_flag=True, help="Bind the tokens to a key of this machine (DPoP).")
+@option("--dpop", is_flag=True, help="Bind the tokens to a key of this machine (DPoP).")
 def login(
     url: str,
     no_browser: bool,
@@ -158,7 +157,7 @@ async def _log_in_without_challenge(auth: OAuth, url: str) -> None:
 
 
 @command.command("logout", epilog="Example: mcpkit auth logout https://mcp.example.com/mcp")
-@click.argument("url")
+@argument("url")
 def logout(url: str) -> None:
     """Log out of a server.
 
@@ -203,7 +202,7 @@ async def _log_out(saved: Login) -> None:
 
 
 @command.command("list", epilog="Example: mcpkit auth list --json")
-@click.option("--json", "is_json", is_flag=True, help="Write JSON.")
+@option("--json", "is_json", is_flag=True, help="Write JSON.")
 def list_logins(is_json: bool) -> None:
     """List the servers with a login, and when it expires."""
     rows = asyncio.run(_login_rows(list(load_logins().values())))
@@ -252,10 +251,10 @@ async def _login_rows(logins: list[Login]) -> list[Json]:
 
 
 @command.command("check", epilog="Example: mcpkit auth check https://mcp.example.com/mcp")
-@click.argument("url")
-@click.option("--page", metavar="ORIGIN", default="http://localhost:6274", show_default=True,
+@argument("url")
+@option("--page", metavar="ORIGIN", default="http://localhost:6274", show_default=True,
               help="Origin of a web page that logs in (checks CORS).")  # fmt: skip
-@click.option(
+@option(
     "--timeout",
     type=float,
     default=10.0,
@@ -263,8 +262,8 @@ async def _login_rows(logins: list[Login]) -> list[Json]:
     metavar="SECONDS",
     help="Timeout of each request.",
 )
-@click.option("--hosts", "shows_hosts", is_flag=True, help="Show whether each known host can log in.")
-@click.option("--json", "is_json", is_flag=True, help="Write JSON.")
+@option("--hosts", "shows_hosts", is_flag=True, help="Show whether each known host can log in.")
+@option("--json", "is_json", is_flag=True, help="Write JSON.")
 def check(url: str, page: str, timeout: float, shows_hosts: bool, is_json: bool) -> Status:
     """Check whether clients can log in to a server: challenge, metadata, registration and CORS.
 

@@ -16,6 +16,7 @@ from typing import Final
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 import click
+from click import argument, option
 
 from ..client.client import Client
 from ..protocol.jsonrpc import Json
@@ -71,39 +72,37 @@ _ZIP_DATE: Final = (1980, 1, 1, 0, 0, 0)
 
 
 @click.command("bundle", epilog="Example: mcpkit bundle server.py --secret API_KEY")
-@click.argument("target")
-@click.option(
-    "-o", "--out", type=click.Path(path_type=Path), help="Output file (default: NAME-VERSION.mcpb)."
-)
-@click.option(
+@argument("target")
+@option("-o", "--out", type=click.Path(path_type=Path), help="Output file (default: NAME-VERSION.mcpb).")
+@option(
     "--vendor",
     is_flag=True,
     help="Include the installed dependencies in the bundle. Without it, uv installs them.",
 )
-@click.option("--large", "includes_large", is_flag=True, help="Also include files above 5 MB.")
-@click.option(
+@option("--large", "includes_large", is_flag=True, help="Also include files above 5 MB.")
+@option(
     "--secret",
     "secrets",
     multiple=True,
     metavar="NAME",
     help="Secret environment variable that the user sets.",
 )
-@click.option(
+@option(
     "--setting",
     "settings",
     multiple=True,
     metavar="NAME[=DEFAULT]",
     help="Environment variable that the user sets.",
 )
-@click.option("--name", help="Name (default: of the project or the server).")
-@click.option("--title", help="Display name (default: the server's title or name).")
-@click.option("--version", help="Version (default: of the project or the server).")
-@click.option("--description", help="Description in one line.")
-@click.option("--author", help="Name of the author.")
-@click.option("--registry", metavar="NAMESPACE/NAME", help="Also write server.json for the MCP registry.")
-@click.option("--pypi", metavar="NAME", help="For server.json: name of the package on PyPI.")
-@click.option("--download", metavar="URL", help="For server.json: URL where users download the bundle.")
-@click.option("--remote", metavar="URL", help="For server.json: URL where the server runs over HTTP.")
+@option("--name", help="Name (default: of the project or the server).")
+@option("--title", help="Display name (default: the server's title or name).")
+@option("--version", help="Version (default: of the project or the server).")
+@option("--description", help="Description in one line.")
+@option("--author", help="Name of the author.")
+@option("--registry", metavar="NAMESPACE/NAME", help="Also write server.json for the MCP registry.")
+@option("--pypi", metavar="NAME", help="For server.json: name of the package on PyPI.")
+@option("--download", metavar="URL", help="For server.json: URL where users download the bundle.")
+@option("--remote", metavar="URL", help="For server.json: URL where the server runs over HTTP.")
 def command(
     target: str,
     out: Path | None,
@@ -111,15 +110,11 @@ def command(
     includes_large: bool,
     secrets: Sequence[str],
     settings: Sequence[str],
-    name: str | None,
-    title: str | None,
-    version: str | None,
-    description: str | None,
-    author: str | None,
     registry: str | None,
     pypi: str | None,
     download: str | None,
     remote: str | None,
+    **texts: str | None,
 ) -> None:
     """Pack a server as an .mcpb bundle, which hosts can install.
 
@@ -129,9 +124,9 @@ def command(
     loaded = load_server(target)
     file = Path(loaded.module.__file__ or "").resolve()
     project = project_of(file)
-    options = [*((each, True) for each in secrets), *((each, False) for each in settings)]
-    user_settings = [_user_setting(text, is_secret=is_secret) for text, is_secret in options]
-    info = _describe(loaded, project, name, title, version, description, author)
+    user_settings = [_user_setting(each, is_secret=True) for each in secrets]
+    user_settings += [_user_setting(each, is_secret=False) for each in settings]
+    info = _describe(loaded, project, **texts)
     check_version(info.version)
     content = _content(info, loaded, file, is_vendored=vendor, includes_large=includes_large)
     if registry is None and (pypi or download or remote):
@@ -172,30 +167,21 @@ def _user_setting(text: str, *, is_secret: bool) -> UserSetting:
     return UserSetting(name, default if has_default else None, is_secret)
 
 
-def _describe(
-    loaded: LoadedServer,
-    project: Project,
-    name: str | None,
-    title: str | None,
-    version: str | None,
-    description: str | None,
-    author: str | None,
-) -> BundleInfo:
-    """Return the description of a server: from options, its project or itself."""
+def _describe(loaded: LoadedServer, project: Project, **texts: str | None) -> BundleInfo:
+    """Return the description of a server: from the options of that name, its project or itself."""
     declared = loaded.server.engine.declared
     server_info = declared.identity(LATEST).info
     instructions = (declared.instructions or "").strip().splitlines()
-    description = description or project.description or (instructions[0] if instructions else None)
+    description = texts["description"] or project.description or (instructions[0] if instructions else None)
+    name = texts["name"] or project.name or str(server_info["name"])
     lists = asyncio.run(_list_tools_and_prompts(loaded))
     return BundleInfo(
-        name=re.sub(r"[^a-z0-9._-]+", "-", (name or project.name or str(server_info["name"])).lower()).strip(
-            "-"
-        ),
-        title=title or str(server_info.get("title") or server_info["name"]),
-        version=version or project.version or str(server_info["version"]),
+        name=re.sub(r"[^a-z0-9._-]+", "-", name.lower()).strip("-"),
+        title=texts["title"] or str(server_info.get("title") or server_info["name"]),
+        version=texts["version"] or project.version or str(server_info["version"]),
         description=description or f"The MCP server {server_info['name']}",
-        author=author or project.author or _user_name(),
-        email=None if author else project.email,
+        author=texts["author"] or project.author or _user_name(),
+        email=None if texts["author"] else project.email,
         project=project,
         tools=[] if lists is None else lists[0],
         prompts=[] if lists is None else lists[1],

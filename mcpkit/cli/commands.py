@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import click
+from click import argument, option
 
 from .._utils.exceptions import ProtocolError
 from ..client.cache_and_pagination import IncompleteListError
@@ -47,16 +48,14 @@ from .tool_calls import call_tool, connected_servers, find_tool, has_capability,
 
 @click.command("call", epilog="Example: mcpkit call server.py forecast city=Oslo days=3")
 @interactive_client_command
-@click.argument("tool")
-@click.argument("arguments", nargs=-1, metavar="[KEY=VALUE]...")
-@click.option("--args", "base", metavar="JSON|@FILE", help="All arguments as one JSON object.")
-@click.option(
-    "--out", metavar="FOLDER", default=".", help="Save images and files here (default: current folder)."
-)
-@click.option(
+@argument("tool")
+@argument("arguments", nargs=-1, metavar="[KEY=VALUE]...")
+@option("--args", "base", metavar="JSON|@FILE", help="All arguments as one JSON object.")
+@option("--out", metavar="FOLDER", default=".", help="Save images and files here (default: current folder).")
+@option(
     "--all-revisions", is_flag=True, help="Call the tool once per protocol revision and compare the results."
 )
-@click.option("--yes", is_flag=True, help="Also call tools that are not idempotent.")
+@option("--yes", is_flag=True, help="Also call tools that are not idempotent.")
 async def call(
     server: ServerTarget,
     tool: str,
@@ -80,12 +79,7 @@ async def call(
         definition = await find_tool(client, tool)
         values = parse_arguments(tool, schema_of_tool(definition), arguments, base)
         try:
-            result = await call_tool(
-                client,
-                definition,
-                values,
-                progress=server.handlers.progress,
-            )
+            result = await call_tool(client, definition, values, progress=server.handlers.progress)
         except InvalidResultError as error:
             _write_call_result(error.result, server, tool, Path(out))
             raise
@@ -137,7 +131,7 @@ _COLUMNS: Final[Mapping[str, Columns]] = {
 
 @click.command("list", epilog="Example: mcpkit list server.py tools")
 @client_command
-@click.argument("kinds", nargs=-1, type=click.Choice(_KINDS))
+@argument("kinds", nargs=-1, type=click.Choice(_KINDS))
 async def list_(server: ServerTarget, kinds: tuple[str, ...]) -> None:
     """List the tools, resources, resource templates and prompts of a server, or only the kinds that are named."""
     lists: dict[str, list[Any]] = {}
@@ -193,8 +187,8 @@ def write_items(kind: str, items: list[Json], more_columns: Columns | None = Non
 
 @click.command("read", epilog="Example: mcpkit read server.py config://settings")
 @interactive_client_command
-@click.argument("uri")
-@click.option("--out", metavar="PATH", help="Save the content in this folder or as this file.")
+@argument("uri")
+@option("--out", metavar="PATH", help="Save the content in this folder or as this file.")
 async def read(server: ServerTarget, uri: str, out: str | None) -> None:
     """Read a resource and write its content to standard output.
 
@@ -252,11 +246,9 @@ def _bytes_of(contents: ResourceContents, uri: str) -> bytes:
 
 @click.command("prompt", epilog="Example: mcpkit prompt server.py review language=Python code=@main.py")
 @interactive_client_command
-@click.argument("name")
-@click.argument("arguments", nargs=-1, metavar="[KEY=VALUE]...")
-@click.option(
-    "--out", metavar="FOLDER", default=".", help="Save images and files here (default: current folder)."
-)
+@argument("name")
+@argument("arguments", nargs=-1, metavar="[KEY=VALUE]...")
+@option("--out", metavar="FOLDER", default=".", help="Save images and files here (default: current folder).")
 async def prompt(server: ServerTarget, name: str, arguments: tuple[str, ...], out: str) -> None:
     """Get a prompt and show its messages.
 
@@ -283,9 +275,9 @@ async def prompt(server: ServerTarget, name: str, arguments: tuple[str, ...], ou
 
 @click.command("complete", epilog="Example: mcpkit complete server.py review language=Py framework=flask")
 @client_command
-@click.argument("reference", metavar="PROMPT|TEMPLATE")
-@click.argument("argument", metavar="KEY=TYPED")
-@click.argument("others", nargs=-1, metavar="[KEY=VALUE]...")
+@argument("reference", metavar="PROMPT|TEMPLATE")
+@argument("argument", metavar="KEY=TYPED")
+@argument("others", nargs=-1, metavar="[KEY=VALUE]...")
 async def complete(server: ServerTarget, reference: str, argument: str, others: tuple[str, ...]) -> None:
     """Complete a partly typed argument of a prompt or of a resource template.
 
@@ -316,7 +308,7 @@ async def complete(server: ServerTarget, reference: str, argument: str, others: 
 
 @click.command("listen", epilog="Example: mcpkit listen server.py config://settings")
 @interactive_client_command
-@click.argument("uris", nargs=-1, metavar="[URI]...")
+@argument("uris", nargs=-1, metavar="[URI]...")
 async def listen(server: ServerTarget, uris: tuple[str, ...]) -> None:
     """Show changes of a server's lists, or of the resources with these URIs, until Ctrl+C."""
     async with server.client() as client, client.listen(resource_subscriptions=uris) as changes:

@@ -35,26 +35,12 @@ _STDERR_TIMEOUT: Final = 3.0
 
 
 @cache
-def stdout_console() -> Console:
-    """Return the console of standard output.
+def rich_console(*, is_stderr: bool = False) -> Console:
+    """Return the console of standard output, or of standard error.
 
     Raises:
         CommandError: rich is not installed.
     """
-    return _console(is_stderr=False)
-
-
-@cache
-def stderr_console() -> Console:
-    """Return the console of standard error.
-
-    Raises:
-        CommandError: rich is not installed.
-    """
-    return _console(is_stderr=True)
-
-
-def _console(*, is_stderr: bool) -> Console:
     try:
         from rich.console import Console
     except ModuleNotFoundError:
@@ -122,7 +108,7 @@ def write_table(title: str, columns: Sequence[str], rows: Sequence[Mapping[str, 
     Raises:
         CommandError: rich is not installed.
     """
-    console = stdout_console()  # raises CommandError, before rich is imported below
+    console = rich_console()  # raises CommandError, before rich is imported below
     from rich.padding import Padding
     from rich.table import Table
     from rich.text import Text
@@ -171,7 +157,7 @@ class ProgressDisplay:
                 write_stderr(f"progress: {text}")
             return
         if self._bar is None:
-            console = stderr_console()  # raises CommandError, before rich is imported below
+            console = rich_console(is_stderr=True)  # raises CommandError, before rich is imported below
             from rich.progress import BarColumn, Progress, TextColumn
 
             columns = (BarColumn(), TextColumn("{task.description}", markup=False))

@@ -1,36 +1,32 @@
-"""Servers over HTTP in one process or several, for `mcpkit run`."""
+"""Servers over HTTP for `mcpkit run`: in one process, in several, or with `--reload`.
+
+Modules of `--reload` are imported for this option alone.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import multiprocessing
 import os
-import signal
 import socket
-import sys
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
-
-from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
 
 from .._utils.exceptions import ProtocolError
 from .._utils.python_safe_path import protect_children
 from ..options import Timeouts
 from ..protocol.jsonrpc import decode, is_id, is_object
 from .exit_status import CommandError
-from .reload.file_watcher import FileWatcher, watch_roots
-from .reload.session_state import DECLARED, failure_response
-from .reload.supervisor import DRAIN, child_environment, print_edits, print_status
 from .server_loader import load_server, program_arguments
 
 if TYPE_CHECKING:
-    from starlette.types import Receive, Scope, Send
+    from multiprocessing.context import SpawnProcess
+    from pathlib import Path
+
+    from starlette.types import ASGIApp, Receive, Scope, Send
 
     from ..server import Server
     from ..transports.http.asgi import HttpApp
@@ -150,44 +146,51 @@ def run_reload_over_http(target: str, arguments: Sequence[str], address: Address
         FileNotFoundError: The file does not exist.
         OSError: The address cannot be listened on.
     """
+    from .reload.file_watcher import watch_roots
+    from .reload.supervisor import child_environment, print_status
+
     roots = watch_roots(target)
     os.environ.update(child_environment())
     protect_children()
-    with _bind(address) as listener:
+    [(family, *_), *_] = socket.getaddrinfo(*address, type=socket.SOCK_STREAM)
+    with socket.create_server(address, family=family, backlog=2048) as listener:
         port: int = listener.getsockname()[1]
         print_status(f"serving {target}, watching Python files in {', '.join(map(str, roots))}")
-        process = _ServerProcess(target, arguments, listener, Address(address.host, port))
-        return asyncio.run(_supervise(process, roots))
+        serving = (target, tuple(arguments), listener, Address(address.host, port))
+        return asyncio.run(_supervise(serving, roots))
 
 
-def _bind(address: Address) -> socket.socket:
-    [(family, kind, protocol, _, socket_address), *_] = socket.getaddrinfo(*address, type=socket.SOCK_STREAM)
-    listener = socket.socket(family, kind, protocol)
-    try:
-        if sys.platform != "win32":
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(socket_address)
-        listener.listen(2048)
-    except BaseException:
-        listener.close()
-        raise
-    return listener
+async def _supervise(serving: tuple[str, tuple[str, ...], socket.socket, Address], roots: list[Path]) -> int:
+    """Run one process after the other until a signal, each until the next edit, and return the exit status."""
+    from multiprocessing import get_context
 
+    from .reload.file_watcher import FileWatcher
+    from .reload.supervisor import DRAIN, handle_signals, print_edits, print_status
 
-async def _supervise(process: _ServerProcess, roots: list[Path]) -> int:
     loop = asyncio.get_running_loop()
     stopped: asyncio.Future[int] = loop.create_future()
 
-    def stop(number: int) -> None:
+    def start(problem: str | None = None) -> tuple[SpawnProcess, asyncio.Future[None]]:
+        """Start a process, and return it and the future of its exit; with a problem it only reports that."""
+        process = get_context("spawn").Process(target=_serve, args=(*serving, problem), name="mcpkit-server")
+        process.start()
+        return process, loop.run_in_executor(None, process.join)
+
+    async def stop() -> None:
+        process.terminate()
+        await asyncio.wait((exited,), timeout=DRAIN + _KILL_DELAY)
+        if not exited.done():
+            process.kill()
+            await exited
+
+    def set_stopped(number: int) -> None:
         if not stopped.done():
             stopped.set_result(number)
 
-    for number in (signal.SIGINT, signal.SIGTERM):
-        with suppress(NotImplementedError):  # on Windows, where SIGINT raises KeyboardInterrupt
-            loop.add_signal_handler(number, stop, number)
+    handle_signals(set_stopped)
     async with aclosing(FileWatcher(roots).edits()) as edits:
         await anext(edits)  # from here on edits are noticed
-        exited = process.start()
+        process, exited = start()
         edit = asyncio.ensure_future(anext(edits))
         try:
             while not stopped.done():
@@ -198,49 +201,18 @@ async def _supervise(process: _ServerProcess, roots: list[Path]) -> int:
                     print_edits(edit.result())
                     edit = asyncio.ensure_future(anext(edits))
                     started_at = time.monotonic()
-                    await process.stop()
-                    exited = process.start()
+                    await stop()
+                    process, exited = start()
                     print_status(f"restarted after {time.monotonic() - started_at:.1f} s")
                 else:
-                    problem = f"the process exited with status {process.status}"
+                    problem = f"the process exited with status {process.exitcode}"
                     print_status(f"{problem}; waiting for the next edit")
-                    exited = process.start(problem)
+                    process, exited = start(problem)
         finally:
             edit.cancel()
             await asyncio.gather(edit, return_exceptions=True)
-            await process.stop()
+            await stop()
     return 128 + stopped.result()
-
-
-class _ServerProcess:
-    """The process that serves the socket now; `start` is called before everything else."""
-
-    def __init__(
-        self, target: str, arguments: Sequence[str], listener: socket.socket, address: Address
-    ) -> None:
-        self._options = (target, tuple(arguments), listener, address)
-
-    def start(self, problem: str | None = None) -> asyncio.Future[None]:
-        """Start a process, and return a future of its exit; with a problem it only reports that."""
-        self._process = multiprocessing.get_context("spawn").Process(
-            target=_serve, args=(*self._options, problem), name="mcpkit-server"
-        )
-        self._process.start()
-        self._exited = asyncio.get_running_loop().run_in_executor(None, self._process.join)
-        return self._exited
-
-    @property
-    def status(self) -> int | None:
-        """The exit status; None while the process runs."""
-        return self._process.exitcode
-
-    async def stop(self) -> None:
-        """Stop the process, and return when it has exited."""
-        self._process.terminate()
-        await asyncio.wait((self._exited,), timeout=DRAIN + _KILL_DELAY)
-        if not self._exited.done():
-            self._process.kill()
-            await self._exited
 
 
 def _serve(
@@ -249,8 +221,9 @@ def _serve(
     """Serve a socket until a signal stops this process."""
     from ..transports.http.app_options import Settings
     from ..transports.http.run import run_app
+    from .reload.session_state import DECLARED
+    from .reload.supervisor import DRAIN, print_status
 
-    settings = Settings(timeouts=Timeouts(shutdown=DRAIN))
     try:
         if problem is not None:
             raise CommandError(problem)
@@ -263,32 +236,31 @@ def _serve(
     except CommandError as error:
         if problem is None:
             print_status(str(error))
-        failure_app = _FailureApp(str(error))
-        run_app(failure_app, settings, *address, {"workers": 1, "lifespan": "off"}, listener)
+        settings = Settings(timeouts=Timeouts(shutdown=DRAIN))
+        run_app(_failure_app(str(error)), settings, *address, {"workers": 1, "lifespan": "off"}, listener)
 
 
-class _FailureApp:
-    """ASGI app that responds to each request with the error in the code; a model reads it as a tool result.
+def _failure_app(error: str) -> ASGIApp:
+    """Return an app that responds to each request with the error in the code; a model reads it as a tool result."""
+    from starlette.requests import Request
+    from starlette.responses import JSONResponse, Response
 
-    Args:
-        problem: File, line and error.
-    """
+    from .reload.session_state import failure_response
 
-    def __init__(self, problem: str) -> None:
-        self._problem = (
-            f"The server cannot start: {problem}\nFix the code. The server restarts after the next edit."
-        )
+    problem = f"The server cannot start: {error}\nFix the code. The server restarts after the next edit."
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
-        response = Response(self._problem, 503, {"Retry-After": "1"}, "text/plain")
+        response = Response(problem, 503, {"Retry-After": "1"}, "text/plain")
         if request.method == "POST":
             try:
                 message: object = decode(await request.body())
             except ProtocolError:
                 message = None
             if is_object(message) and is_id(message.get("id")) and isinstance(message.get("method"), str):
-                response = JSONResponse(failure_response(message, self._problem))
+                response = JSONResponse(failure_response(message, problem))
             elif is_object(message):  # a notification or a response
                 response = Response(status_code=202)
         await response(scope, receive, send)
+
+    return app

@@ -15,7 +15,7 @@ from ..client.client import Client
 from ..protocol.jsonrpc import Json, is_array, is_object
 from ..protocol.revisions import STATELESS
 from .commands import write_items
-from .console import escape_control_characters, stdout_console, write, write_json
+from .console import escape_control_characters, rich_console, write, write_json
 from .server_target import ServerTarget, client_command
 from .tool_calls import connected_servers
 
@@ -28,7 +28,7 @@ async def command(server: ServerTarget) -> None:
     For each tool it estimates the tokens that its name, description and input schema take in a model's context.
     """
     if not server.is_json:
-        stdout_console()  # raises CommandError before anything is written
+        rich_console()  # raises CommandError before anything is written
     async with server.client() as client:
         reports = {name: await _report(each) for name, each in connected_servers(client).items()}
     if server.is_json:

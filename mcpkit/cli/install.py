@@ -14,6 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import click
+from click import argument, option
 
 from .._utils.option_checks import nearest
 from .._utils.python_safe_path import mcpkit_command
@@ -43,50 +44,44 @@ from .server_target import complete_files, resolve_target
 
 
 @click.command("install", epilog="Example: mcpkit install claude-code server.py -e TOKEN=...")
-@click.argument("host", metavar="HOST", shell_complete=complete_hosts)
-@click.argument("target", shell_complete=complete_files)
-@click.option("--name", metavar="NAME", help="Name in the configuration (default: the server's own name).")
-@click.option(
+@argument("host", metavar="HOST", shell_complete=complete_hosts)
+@argument("target", shell_complete=complete_files)
+@option("--name", metavar="NAME", help="Name in the configuration (default: the server's own name).")
+@option(
     "--scope",
     type=click.Choice(["user", "project", "local"]),
     default="user",
     show_default=True,
     help="Configuration to write: yours, the project's, or yours for this project.",
 )
-@click.option(
+@option(
     "-e", "--env", multiple=True, metavar="NAME=VALUE", help="Environment variable of the server's process."
 )
-@click.option(
+@option(
     "--env-file", type=click.Path(path_type=Path), metavar="FILE", help="File with environment variables."
 )
-@click.option(
+@option(
     "--cwd",
     type=click.Path(path_type=Path),
     metavar="FOLDER",
     help="Working directory of the server's process.",
 )
-@click.option(
+@option(
     "-H", "--header", multiple=True, metavar="NAME:VALUE", help="HTTP header to add to each request to a URL."
 )
-@click.option(
-    "--uv", "uses_uv", is_flag=True, help="Start the server with uv in the environment of its project."
-)
-@click.option(
+@option("--uv", "uses_uv", is_flag=True, help="Start the server with uv in the environment of its project.")
+@option(
     "--reload",
     "reloads",
     is_flag=True,
     help="Restart the server when its code changes; the host stays connected.",
 )
-@click.option(
+@option(
     "--expand", is_flag=True, help="Allow variables in the values, such as ${NAME}, which the host replaces."
 )
-@click.option("--force", is_flag=True, help="Overwrite another server with this name.")
-@click.option(
-    "--dry-run", "is_dry_run", is_flag=True, help="Print the change of the host's file; write nothing."
-)
-@click.option(
-    "--print", "is_printed", is_flag=True, help="Print the entry that would be written; write nothing."
-)
+@option("--force", is_flag=True, help="Overwrite another server with this name.")
+@option("--dry-run", "is_dry_run", is_flag=True, help="Print the change of the host's file; write nothing.")
+@option("--print", "is_printed", is_flag=True, help="Print the entry that would be written; write nothing.")
 def install(
     host: str,
     target: str,
@@ -190,12 +185,7 @@ def _print_remarks(file: ConfigFile, secrets: Collection[str]) -> None:
 
 
 def _write(
-    file: ConfigFile,
-    name: str,
-    entry: Json,
-    before: bytes | None,
-    after: bytes,
-    record: InstallRecord | None,
+    file: ConfigFile, name: str, entry: Json, before: bytes | None, after: bytes, record: InstallRecord | None
 ) -> None:
     """Replace a file, and record the entry and the backup of the file before."""
     folders = tuple(str(folder) for folder in file.path.resolve().parents if not folder.exists())
@@ -208,14 +198,14 @@ def _write(
 
 
 @click.command("uninstall", epilog="Example: mcpkit uninstall claude-code weather")
-@click.argument("host", metavar="HOST", shell_complete=complete_hosts)
-@click.argument("name", metavar="NAME", shell_complete=complete_servers)
-@click.option(
+@argument("host", metavar="HOST", shell_complete=complete_hosts)
+@argument("name", metavar="NAME", shell_complete=complete_servers)
+@option(
     "--scope",
     type=click.Choice(["user", "project", "local"]),
     help="Configuration to change, if several have a server with this name.",
 )
-@click.option("--force", is_flag=True, help="Also remove a server that mcpkit did not install.")
+@option("--force", is_flag=True, help="Also remove a server that mcpkit did not install.")
 def uninstall(host: str, name: str, scope: Scope | None, force: bool) -> None:
     """Remove a server that mcpkit installed from the configuration of a host.
 

@@ -8,8 +8,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -71,15 +70,34 @@ class Terminal:
         """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[bytes | None] = loop.create_future()
+        descriptor = sys.stdin.fileno()
 
         def set_line(line: bytes | None) -> None:
             if not future.done():
                 future.set_result(line)
 
-        with _handling_interrupt(loop, set_line), _reading_stdin(loop, set_line):
+        def read() -> None:
+            loop.call_soon_threadsafe(set_line, os.read(descriptor, _MAX_LINE))
+
+        def interrupt(number: int, frame: object) -> None:
+            """End the question alone, and not the command."""
+            loop.call_soon_threadsafe(set_line, None)
+
+        is_main = threading.current_thread() is threading.main_thread()
+        handler = signal.signal(signal.SIGINT, interrupt) if is_main else None
+        if os.name == "nt":  # event loops of Windows cannot wait for consoles
+            threading.Thread(target=read, name="mcpkit-terminal", daemon=True).start()
+        else:
+            loop.add_reader(descriptor, read)
+        try:
             sys.stderr.write(prompt)
             sys.stderr.flush()
             line = await future
+        finally:
+            if os.name != "nt":
+                loop.remove_reader(descriptor)
+            if is_main:
+                signal.signal(signal.SIGINT, handler)
         if line is None:
             sys.stderr.write("\n")
             raise KeyboardInterrupt
@@ -101,46 +119,6 @@ class Terminal:
             if line.strip().casefold() in ("y", "yes", "n", "no"):
                 return line.strip().casefold().startswith("y")
             write_stderr("  enter y or n")
-
-
-@contextmanager
-def _handling_interrupt(
-    loop: asyncio.AbstractEventLoop, set_line: Callable[[bytes | None], None]
-) -> Generator[None]:
-    """Let Ctrl+C end the question alone, and not the command."""
-
-    def interrupt(number: int, frame: object) -> None:
-        loop.call_soon_threadsafe(set_line, None)
-
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-@contextmanager
-def _reading_stdin(
-    loop: asyncio.AbstractEventLoop, set_line: Callable[[bytes | None], None]
-) -> Generator[None]:
-    descriptor = sys.stdin.fileno()
-    if os.name == "nt":  # event loops of Windows cannot wait for consoles
-
-        def read() -> None:
-            line = os.read(descriptor, _MAX_LINE)
-            loop.call_soon_threadsafe(set_line, line)
-
-        threading.Thread(target=read, name="mcpkit-terminal", daemon=True).start()
-        yield
-        return
-    loop.add_reader(descriptor, lambda: set_line(os.read(descriptor, _MAX_LINE)))
-    try:
-        yield
-    finally:
-        loop.remove_reader(descriptor)
 
 
 class FormPrompt:
@@ -304,11 +282,11 @@ class InteractiveHandlers:
     def __init__(
         self,
         *,
-        answers: Sequence[str] = (),
-        sample_text: str | None = None,
-        roots: Sequence[str] = (),
-        log_level: str | None = None,
-        is_verbose: bool = False,
+        answers: Sequence[str],
+        sample_text: str | None,
+        roots: Sequence[str],
+        log_level: str | None,
+        is_verbose: bool,
     ) -> None:
         self._answers = parse_key_values(answers)
         self._sample_text = sample_text
@@ -318,7 +296,7 @@ class InteractiveHandlers:
         self._roots = list(roots)
         self.log_level = log_level
         self._terminal = Terminal()
-        self._lock: asyncio.Lock | None = None
+        self._lock = asyncio.Lock()
         self.progress = ProgressDisplay(is_verbose=is_verbose)
         self.is_interrupted = False
 
@@ -346,7 +324,8 @@ class InteractiveHandlers:
         if not self._terminal.is_interactive:
             write_stderr(prompt.no_terminal_message())
             return form.cancel()
-        async with self._terminal_lock():
+        self.progress.close()
+        async with self._lock:  # one request at a time uses the terminal
             try:
                 if await prompt.prompt(self._terminal):
                     return prompt.values
@@ -357,7 +336,8 @@ class InteractiveHandlers:
 
     async def _open_url(self, page: UrlRequest) -> bool | None:
         server = str(page.server.get("title") or page.server.get("name") or "the server")
-        async with self._terminal_lock():
+        self.progress.close()
+        async with self._lock:
             write_stderr(
                 f"{server} requests: {page.message}\nIt wants you to open a page at {page.host}:\n  {page.url}"
             )
@@ -377,10 +357,3 @@ class InteractiveHandlers:
             if not await asyncio.to_thread(webbrowser.open, page.url):
                 write_stderr("mcpkit: no browser found. Open the URL yourself")
         return is_confirmed
-
-    def _terminal_lock(self) -> asyncio.Lock:
-        """Remove the progress bar, and return the lock that lets one request at a time use the terminal."""
-        self.progress.close()
-        if self._lock is None:
-            self._lock = asyncio.Lock()
-        return self._lock

@@ -1,4 +1,4 @@
-"""Summaries of the schemas of arguments: types in words, signatures, usage."""
+"""Arguments on the command line, converted by a schema: `key=value`, `key:=JSON`, `key=@file`; and their usage."""
 
 from __future__ import annotations
 
@@ -24,16 +24,10 @@ _MAX_VALUES: Final = 12
 """Values of an enumeration that a summary lists."""
 
 _IMPLIED_TYPES: Final = {
-    "properties": "object",
-    "additionalProperties": "object",
-    "items": "array",
-    "prefixItems": "array",
-    "minLength": "string",
-    "maxLength": "string",
-    "pattern": "string",
-    "format": "string",
-    "minimum": "number",
-    "maximum": "number",
+    **dict.fromkeys(("properties", "additionalProperties"), "object"),
+    **dict.fromkeys(("items", "prefixItems"), "array"),
+    **dict.fromkeys(("minLength", "maxLength", "pattern", "format"), "string"),
+    **dict.fromkeys(("minimum", "maximum"), "number"),
 }
 """Types that keywords imply in a schema without `type`."""
 
@@ -185,6 +179,11 @@ def _default(schema: object) -> str:
 
 _INTEGER: Final = re.compile(r"[+-]?[0-9]+")
 _BASE64_FORMATS: Final = ("base64", "base64url", "byte")
+_JSON_TYPES: Final[Mapping[object, Callable[[object], bool]]] = {
+    "null": lambda value: value is None,
+    "boolean": lambda value: isinstance(value, bool),
+    "object": is_object,
+}
 _ORDER: Final = ("null", "boolean", "integer", "number", "array", "object", "string")
 """The order in which the types of a union are tried: the most specific first."""
 
@@ -258,7 +257,15 @@ def parse_arguments(name: str, schema: Json, texts: Sequence[str], base: str | N
     Raises:
         CommandError: An argument is unknown, missing or not of its type; the message has the usage.
     """
-    arguments: Json = {} if base is None else _parse_object(base)
+    arguments: Json = {}
+    if base is not None:
+        try:
+            value = parse_json(_read_file(base[1:]).decode("utf-8-sig") if base.startswith("@") else base)
+        except (ConversionError, UnicodeDecodeError) as error:
+            raise CommandError(f"--args: {error}") from None
+        if not is_object(value):
+            raise CommandError("--args must be a JSON object with the arguments by name")
+        arguments = value
     pairs: dict[str, list[KeyValue]] = {}
     for pair in parse_key_values(texts):
         pairs.setdefault(pair.key, []).append(pair)
@@ -275,17 +282,6 @@ def parse_arguments(name: str, schema: Json, texts: Sequence[str], base: str | N
     if problems:
         raise CommandError("\n".join([*problems, usage(name, schema)]), Status.TOOL_ERROR)
     return arguments
-
-
-def _parse_object(text: str) -> Json:
-    """Parse the option `--args`."""
-    try:
-        value = parse_json(_read_file(text[1:]).decode("utf-8-sig") if text.startswith("@") else text)
-    except (ConversionError, UnicodeDecodeError) as error:
-        raise CommandError(f"--args: {error}") from None
-    if not is_object(value):
-        raise CommandError("--args must be a JSON object with the arguments by name")
-    return value
 
 
 def _schema_of_argument(key: str, schema: Json) -> object:
@@ -371,7 +367,8 @@ def convert(texts: Sequence[str], schema: object, root: Json) -> object:
     Raises:
         ConversionError: No type of the schema accepts the texts.
     """
-    kinds = sorted(alternatives(schema, root), key=lambda each: _rank(each.get("type")))
+    ranks = {kind: rank for rank, kind in enumerate(_ORDER)}
+    kinds = sorted(alternatives(schema, root), key=lambda each: ranks.get(str(each.get("type")), len(ranks)))
     if len(texts) > 1:
         for each in kinds:
             if each.get("type", "array") == "array":
@@ -386,66 +383,31 @@ def convert(texts: Sequence[str], schema: object, root: Json) -> object:
     )
 
 
-def _rank(kind: object) -> int:
-    return _ORDER.index(kind) if kind in _ORDER else len(_ORDER)
-
-
 def _convert_to_type(text: str, schema: Json, root: Json) -> object:
     """Convert a text by a schema of one type. The messages of its errors are not shown."""
+    kind = schema.get("type")
+    value: object = text
     if (values := allowed_values(schema)) is not None:
-        by_text = {value if isinstance(value, str) else json.dumps(value): value for value in values}
-        return _literal(text, by_text)
-    if schema.get("type") == "array":
+        by_text = {each if isinstance(each, str) else json.dumps(each): each for each in values}
+        if text not in by_text:
+            raise ConversionError(text)
+        value = by_text[text]
+    elif kind == "array":
         value = parse_json(text) if text.lstrip().startswith("[") else None
-        if is_array(value):
-            return value
-        return [convert([text], schema.get("items", {}), root)] if text else []
-    return _CONVERTERS.get(str(schema.get("type")), _json_or_text)(text)
-
-
-def _literal(text: str, values: Mapping[str, object]) -> object:
-    if text not in values:
-        raise ConversionError(text)
-    return values[text]
-
-
-def _integer(text: str) -> int:
-    if not _INTEGER.fullmatch(text.strip()):
-        raise ConversionError(text)
-    return int(text)
-
-
-def _number(text: str) -> float:
-    if _INTEGER.fullmatch(text.strip()):
-        return int(text)
-    try:
-        number = float(text)
-    except ValueError:
-        number = math.nan
-    if not math.isfinite(number):
-        raise ConversionError(text)
-    return number
-
-
-def _object(text: str) -> object:
-    value = parse_json(text)
-    if not is_object(value):
-        raise ConversionError(text)
+        if not is_array(value):
+            value = [convert([text], schema.get("items", {}), root)] if text else []
+    elif kind in ("integer", "number"):
+        number: float = math.nan
+        with suppress(ValueError):
+            number = int(text) if _INTEGER.fullmatch(text.strip()) else float(text)
+        if not math.isfinite(number) or (kind == "integer" and isinstance(number, float)):
+            raise ConversionError(text)
+        value = number
+    elif kind in _JSON_TYPES:
+        value = parse_json(text.casefold() if kind == "boolean" else text)
+        if not _JSON_TYPES[kind](value):
+            raise ConversionError(text)
+    elif kind != "string":
+        with suppress(ConversionError):
+            value = parse_json(text)
     return value
-
-
-def _json_or_text(text: str) -> object:
-    try:
-        return parse_json(text)
-    except ConversionError:
-        return text
-
-
-_CONVERTERS: Final[Mapping[str, Callable[[str], object]]] = {
-    "string": str,
-    "null": lambda text: _literal(text, {"null": None}),
-    "boolean": lambda text: _literal(text.casefold(), {"true": True, "false": False}),
-    "integer": _integer,
-    "number": _number,
-    "object": _object,
-}

@@ -11,21 +11,24 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from types import ModuleType
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 import click
+from click import argument, option
 
 from ..transports.standard_streams import divert_standard_output
 from .exit_status import CommandError
 from .script_metadata import read_script_metadata, replace_process
 from .server_loader import (
-    LoadedServer,
     NoServerError,
     errors_of_author,
     load_server,
     parse_server_location,
     program_arguments,
 )
+
+if TYPE_CHECKING:
+    from ..server import Server
 
 _MAIN_GUARD: Final = re.compile(
     rb"^if\s*\(?\s*(__name__\s*==\s*['\"]__main__|['\"]__main__['\"]\s*==\s*__name__)", re.MULTILINE
@@ -37,26 +40,20 @@ _SERVER_NAMES: Final = ("mcp", "server", "app")
 
 
 @click.command("run", epilog="Example: mcpkit run server.py --http --port 8080")
-@click.argument("target")
-@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-@click.option("--http", "transport", flag_value="http", help="Serve over Streamable HTTP.")
-@click.option(
-    "--sse", "transport", flag_value="sse", help="Serve over HTTP+SSE, the transport of 2024-11-05."
-)
-@click.option("--host", metavar="HOST", help="Address to listen on (default: 127.0.0.1).")
-@click.option(
-    "--port", type=click.IntRange(0, 65535), metavar="PORT", help="Port to listen on (default: 8000)."
-)
-@click.option(
+@argument("target")
+@argument("arguments", nargs=-1, type=click.UNPROCESSED)
+@option("--http", "transport", flag_value="http", help="Serve over Streamable HTTP.")
+@option("--sse", "transport", flag_value="sse", help="Serve over HTTP+SSE, the transport of 2024-11-05.")
+@option("--host", metavar="HOST", help="Address to listen on (default: 127.0.0.1).")
+@option("--port", type=click.IntRange(0, 65535), metavar="PORT", help="Port to listen on (default: 8000).")
+@option(
     "--workers",
     type=click.IntRange(1),
     metavar="N",
     help="Number of worker processes for HTTP (default: WEB_CONCURRENCY, or 1).",
 )
-@click.option(
-    "--reload", "reloads", is_flag=True, help="Restart when the code changes; clients stay connected."
-)
-@click.option("--compat", is_flag=True, help="Run a server written for mcp or fastmcp on mcpkit.")
+@option("--reload", "reloads", is_flag=True, help="Restart when the code changes; clients stay connected.")
+@option("--compat", is_flag=True, help="Run a server written for mcp or fastmcp on mcpkit.")
 def command(
     target: str,
     arguments: tuple[str, ...],
@@ -80,23 +77,24 @@ def command(
         )
     if reloads and workers is not None:
         raise click.UsageError("--reload uses one process. Omit --workers")
-    flags = {transport: transport, "reload": reloads, "compat": compat}
-    values = {"host": host, "port": port, "workers": workers}
-    options = [f"--{name}" for name, is_set in flags.items() if is_set]
-    options += [f"--{name}={value}" for name, value in values.items() if value is not None]
-    _run_by_uv(target, arguments, options)
+    location = parse_server_location(target)
+    if location is not None and location.path is not None:
+        flags = {transport: transport, "reload": reloads, "compat": compat}
+        values = {"host": host, "port": port, "workers": workers}
+        options = [f"--{name}" for name, is_set in flags.items() if is_set]
+        options += [f"--{name}={value}" for name, value in values.items() if value is not None]
+        _run_by_uv(target, location.path, arguments, options, is_named=location.name is not None)
+    path = None if location is None or location.name is not None else location.path
     if transport is not None:
-        from .http_serving import Address, serve_http
+        from .http_serving import Address, run_reload_over_http, serve_http
 
         address = Address(host or "127.0.0.1", 8000 if port is None else port)
         if reloads:
-            from .http_serving import run_reload_over_http
-
             return run_reload_over_http(target, arguments, address)
-        loaded = _load_or_run(target, arguments, is_http=True)
-        if loaded is not None:
+        server = _load_or_run(target, path, arguments, is_http=True)
+        if server is not None:
             with errors_of_author():
-                serve_http(loaded.server, target, transport, address, workers)
+                serve_http(server, target, transport, address, workers)
     elif reloads:
         from .reload.supervisor import run_reload_over_stdio
 
@@ -107,47 +105,46 @@ def command(
         with errors_of_author():
             main([target, *arguments])
     else:
-        _run_stdio(target, arguments)
+        # Code for another SDK writes messages to standard output by itself, perhaps as soon as it is imported.
+        with divert_standard_output() if path is None or _imports_mcpkit(path) else nullcontext():
+            server = _load_or_run(target, path, arguments, is_http=False)
+            if server is not None:
+                with errors_of_author():
+                    server.run()
     return None
 
 
-def _run_by_uv(target: str, arguments: Sequence[str], options: Sequence[str]) -> None:
+def _run_by_uv(
+    target: str, path: Path, arguments: Sequence[str], options: Sequence[str], *, is_named: bool
+) -> None:
     """Replace this process by uv if the file declares dependencies that are not installed here."""
-    location = parse_server_location(target)
-    path = None if location is None else location.path
-    metadata = None if path is None else read_script_metadata(path)
-    if location is None or path is None or metadata is None or not metadata.needs_uv():
+    metadata = read_script_metadata(path)
+    if metadata is None or not metadata.needs_uv():
         return
-    if not options and location.name is None and is_script(path):
+    if not options and not is_named and is_script(path):
         command = metadata.script_command(arguments)
     else:
         command = metadata.mcpkit_command(["run", *options, target, "--", *arguments])
     replace_process(command, path)
 
 
-def _run_stdio(target: str, arguments: Sequence[str]) -> None:
-    location = parse_server_location(target)
-    path = None if location is None or location.name is not None else location.path
-    # Code for another SDK writes messages to standard output by itself, perhaps as soon as it is imported.
-    with divert_standard_output() if path is None or _imports_mcpkit(path) else nullcontext():
-        loaded = _load_or_run(target, arguments, is_http=False)
-        if loaded is not None:
-            with errors_of_author():
-                loaded.server.run()
+def _load_or_run(target: str, path: Path | None, arguments: Sequence[str], *, is_http: bool) -> Server | None:
+    """Import the server of a target; a file without one is run until it ends.
 
-
-def _load_or_run(target: str, arguments: Sequence[str], *, is_http: bool) -> LoadedServer | None:
-    """Import the server of a target; a file without one is run until it ends."""
-    location = parse_server_location(target)
-    path = None if location is None or location.name is not None else location.path
-    program = target if path is None else str(path)
+    Args:
+        target: The server on the command line.
+        path: The file; None for an object in a file or module.
+        arguments: Arguments of the server's own script.
+        is_http: Whether the server is served over HTTP.
+    """
     if path is not None and is_script(path) and not _imports_mcpkit(path):  # so it has no server of mcpkit
         _run_script(target, path, arguments, is_http=is_http)
         return None
+    program = target if path is None else str(path)
     try:
         with program_arguments(program, arguments):
             calls_unnamed = path is None or is_http or not is_script(path)
-            return load_server(target, calls_unnamed=calls_unnamed)
+            return load_server(target, calls_unnamed=calls_unnamed).server
     except NoServerError as error:
         if path is None:
             raise
@@ -197,11 +194,11 @@ def _run_server_of_other_sdk(module: ModuleType) -> bool:
 
 
 @click.command("worker", epilog="Example: mcpkit worker server:server --slots 8")
-@click.argument("server", metavar="SERVER")
-@click.option(
+@argument("server", metavar="SERVER")
+@option(
     "--slots", type=int, metavar="N", help="Number of tasks to run at a time (default: the server's setting)."
 )
-@click.option(
+@option(
     "--grace",
     type=float,
     default=10.0,

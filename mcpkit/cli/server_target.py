@@ -8,12 +8,13 @@ import shlex
 import sys
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager, redirect_stdout
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import click
+from click import argument, option
 from click.shell_completion import CompletionItem
 
 from .._utils.exceptions import AuthorizationError
@@ -51,54 +52,61 @@ def complete_files(
 
 
 _OPTIONS: Final = (
-    click.argument("target", shell_complete=complete_files),
-    click.option("--json", "is_json", is_flag=True, help="Write JSON."),
-    click.option(
+    argument("target", shell_complete=complete_files),
+    option("--json", "is_json", is_flag=True, help="Write JSON."),
+    option(
         "--revision",
+        "protocol_version",
         metavar="DATE",
         help="Use this protocol revision (default: the newest that both sides support).",
     ),
-    click.option("--http", "transport", flag_value="http", help="Use only the Streamable HTTP transport."),
-    click.option(
-        "--sse", "transport", flag_value="sse", help="Use only the HTTP+SSE transport of 2024-11-05."
-    ),
-    click.option("--timeout", type=float, metavar="SECONDS", help="Seconds to wait for a response."),
-    click.option(
+    option("--http", "transport", flag_value="http", help="Use only the Streamable HTTP transport."),
+    option("--sse", "transport", flag_value="sse", help="Use only the HTTP+SSE transport of 2024-11-05."),
+    option("--timeout", type=float, metavar="SECONDS", help="Seconds to wait for a response."),
+    option(
         "-e",
         "--env",
         multiple=True,
         metavar="NAME=VALUE",
         help="Environment variable of the server's process.",
     ),
-    click.option("--cwd", metavar="FOLDER", help="Working directory of the server's process."),
-    click.option(
-        "-H", "--header", multiple=True, metavar="NAME:VALUE", help="HTTP header to add to each request."
-    ),
-    click.option("--token", metavar="TOKEN", help="Bearer token to send with each request."),
-    click.option("--login", is_flag=True, help="Log in with a browser if the server requires authorization."),
-    click.option(
+    option("--cwd", metavar="FOLDER", help="Working directory of the server's process."),
+    option("-H", "--header", multiple=True, metavar="NAME:VALUE", help="HTTP header to add to each request."),
+    option("--token", metavar="TOKEN", help="Bearer token to send with each request."),
+    option("--login", is_flag=True, help="Log in with a browser if the server requires authorization."),
+    option(
         "--as",
         "user",
         metavar="USER",
         help="Run the server in this process and call it as this user (Python files and modules only).",
     ),
-    click.option("--scopes", metavar="SCOPES", help="Scopes of the --as user, separated by spaces."),
-    click.option("--trace", is_flag=True, help="Log each message to standard error, with secrets masked."),
-    click.option("--debug", is_flag=True, hidden=True),
+    option("--scopes", metavar="SCOPES", help="Scopes of the --as user, separated by spaces."),
+    option("--trace", is_flag=True, help="Log each message to standard error, with secrets masked."),
+    option("--debug", is_flag=True, hidden=True),
 )
 
 _INTERACTIVE_OPTIONS: Final = (
-    click.option(
-        "--answer", multiple=True, metavar="KEY=VALUE", help="Answer for a field of an elicitation form."
+    option(
+        "--answer",
+        "answers",
+        multiple=True,
+        metavar="KEY=VALUE",
+        help="Answer for a field of an elicitation form.",
     ),
-    click.option("--sample-text", metavar="TEXT", help="Response to sampling requests of the server."),
-    click.option(
-        "--root", multiple=True, metavar="FOLDER", help="Root folder to send to the server (roots/list)."
+    option("--sample-text", metavar="TEXT", help="Response to sampling requests of the server."),
+    option(
+        "--root",
+        "roots",
+        multiple=True,
+        metavar="FOLDER",
+        help="Root folder to send to the server (roots/list).",
     ),
-    click.option(
+    option(
         "--log-level", type=click.Choice(LOG_LEVELS), help="Minimum level of log messages from the server."
     ),
-    click.option("-v", "--verbose", is_flag=True, help="Print progress as lines if there is no terminal."),
+    option(
+        "-v", "--verbose", "is_verbose", is_flag=True, help="Print progress as lines if there is no terminal."
+    ),
 )
 
 
@@ -135,8 +143,8 @@ def _add_options(
         return Status.INTERRUPTED if is_interrupted else status
 
     decorated: Callable[..., int | None] = command
-    for option in reversed(options):
-        decorated = option(decorated)
+    for add_option in reversed(options):
+        decorated = add_option(decorated)
     return decorated
 
 
@@ -144,12 +152,9 @@ def _pop_server_target(parameters: Json) -> ServerTarget:
     """Make the target of a command from its parameters, and leave only the command's own ones there."""
     del parameters["debug"]
     options: Json = {
-        "protocol_version": parameters.pop("revision"),
-        "timeout": parameters.pop("timeout"),
+        **{name: parameters.pop(name) for name in ("protocol_version", "timeout", "cwd", "token")},
         "env": parse_options(parameters.pop("env"), "=", "--env NAME=VALUE") or None,
-        "cwd": parameters.pop("cwd"),
         "headers": parse_options(parameters.pop("header"), ":", "--header NAME:VALUE") or None,
-        "token": parameters.pop("token"),
         "auth": "oauth" if parameters.pop("login") else None,
         "trace": parameters.pop("trace") or None,
     }
@@ -164,14 +169,9 @@ def _pop_server_target(parameters: Json) -> ServerTarget:
     elif scopes is not None:
         raise click.UsageError("--scopes needs a user. Add --as USER")
     handlers = None
-    if "answer" in parameters:
-        handlers = InteractiveHandlers(
-            answers=parameters.pop("answer"),
-            sample_text=parameters.pop("sample_text"),
-            roots=parameters.pop("root"),
-            log_level=parameters.pop("log_level"),
-            is_verbose=parameters.pop("verbose"),
-        )
+    if "answers" in parameters:
+        names = ("answers", "sample_text", "roots", "log_level", "is_verbose")
+        handlers = InteractiveHandlers(**{name: parameters.pop(name) for name in names})
     return ServerTarget(
         target,
         is_json=parameters.pop("is_json"),
@@ -197,8 +197,8 @@ def _memory_transport(target: str, user: str, scopes: str, options: Json) -> Mem
             f"--as needs a server in a Python file or module, got {target}. Use --token for a URL"
         )
     names = {"token": "--token", "auth": "--login", "cwd": "--cwd", "transport": f"--{options['transport']}"}
-    for option, name in names.items():
-        if options[option] is not None:
+    for key, name in names.items():
+        if options[key] is not None:
             raise click.UsageError(
                 f"{name} cannot be used with --as, which runs the server in this process. Omit one of them"
             )
@@ -235,18 +235,18 @@ def resolve_target(word: str) -> Target:
         return word
     path = Path(word).expanduser()
     if path.is_dir() and (path / "server.py").is_file():
-        return mcpkit_command("run", str(path / "server.py"))
+        path /= "server.py"
+        word = str(path)
     if path.is_dir() or (path.is_file() and path.suffix.casefold() != ".py"):
         return str(path)
-    return find_server(word) if is_qualified_name(word) else _file_or_command(word, path)
-
-
-def _file_or_command(word: str, path: Path) -> Target:
-    if not path.is_file() and any(letter.isspace() for letter in word):
-        return _split_command(word)
-    if parse_server_location(word) is not None:
-        return mcpkit_command("run", word)
-    return word if path.suffix.casefold() in _NODE_SCRIPTS else find_server(word)
+    if not is_qualified_name(word):
+        if not path.is_file() and any(letter.isspace() for letter in word):
+            return _split_command(word)
+        if parse_server_location(word) is not None:
+            return mcpkit_command("run", word)
+        if path.suffix.casefold() in _NODE_SCRIPTS:
+            return word
+    return find_server(word)
 
 
 def _split_command(command: str) -> list[str]:
@@ -265,10 +265,11 @@ def _split_command(command: str) -> list[str]:
     return words
 
 
+@dataclass
 class ServerTarget:
     """The server of a command.
 
-    Args:
+    Attributes:
         target: The TARGET on the command line.
         is_json: Whether the command writes JSON.
         options: Options of `Client`.
@@ -277,22 +278,12 @@ class ServerTarget:
         handlers: Handlers for requests, log messages and progress; None for commands during which there are none.
     """
 
-    def __init__(
-        self,
-        target: str,
-        *,
-        is_json: bool,
-        options: Json,
-        transport: TransportName | None = None,
-        memory_transport: MemoryTransport | None = None,
-        handlers: InteractiveHandlers | None = None,
-    ) -> None:
-        self.target = target
-        self.is_json = is_json
-        self.options = options
-        self.transport: TransportName | None = transport
-        self.memory_transport = memory_transport
-        self.handlers = handlers
+    target: str
+    is_json: bool
+    options: Json
+    transport: TransportName | None
+    memory_transport: MemoryTransport | None
+    handlers: InteractiveHandlers | None
 
     @asynccontextmanager
     async def client(self, **more_options: object) -> AsyncGenerator[Client]:

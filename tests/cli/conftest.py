@@ -26,8 +26,7 @@ Run = Callable[..., tuple[int, str, str]]
 def consoles(monkeypatch: pytest.MonkeyPatch) -> None:
     """Forget the consoles of the test before, and the width of its terminal."""
     monkeypatch.delenv("COLUMNS", raising=False)
-    for cached in (console.stdout_console, console.stderr_console):
-        cached.cache_clear()
+    console.rich_console.cache_clear()
 
 
 @pytest.fixture
@@ -36,8 +35,7 @@ def mcpkit(capsys: pytest.CaptureFixture[str]) -> Run:
 
     def run(*words: str) -> tuple[int, str, str]:
         capsys.readouterr()
-        for cached in (console.stdout_console, console.stderr_console):
-            cached.cache_clear()
+        console.rich_console.cache_clear()
         status = app.run(words)
         return int(status), *capsys.readouterr()
 

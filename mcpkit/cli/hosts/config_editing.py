@@ -195,19 +195,17 @@ class _JsonDocument(ConfigDocument):
         return parse_jsonc(text) if without_comments(text).strip() else {}
 
     def _add(self, name: str, entry: Json) -> str:
-        text = self._text
-        is_empty = not without_comments(text).strip()
-        source = _JsonSource(text + "{}" + _newline_of(text) if is_empty else text)
+        is_empty = not without_comments(self._text).strip()
+        source = _JsonSource(self._text + "{}" + _newline_of(self._text) if is_empty else self._text)
         brace, missing = source.object_at(self._keys)
         if not missing:
             for member in reversed(source.members(brace)[0]):
                 if member.key == name:
                     return source.replace(member, entry)
-        key, *inner = [*missing, name]
-        value = entry
-        for each in reversed(inner):
-            value = {each: value}
-        return source.insert(brace, key, value)
+        value: object = entry
+        for key in reversed([*missing, name][1:]):
+            value = {key: value}
+        return source.insert(brace, [*missing, name][0], value)
 
     def _remove(self, name: str) -> str:
         source = _JsonSource(self._text)
@@ -266,32 +264,26 @@ class _JsonSource:
         return members, at
 
     def insert(self, brace: int, key: str, value: object) -> str:
-        """Return the text with one more member at the end of an object."""
+        """Return the text with one more member at the beginning of an object, so that no other line changes."""
         text = self._text
         members, close = self.members(brace)
-        last = members[-1] if members else None
-        start = brace + 1 if last is None else last.end
-        comma = self._with_commas.find(",", start, close)
-        comments = _COMMENTS_IN_LINE.match(text, start if comma < 0 else comma + 1, close)
+        comments = _COMMENTS_IN_LINE.match(text, brace + 1, close)
         assert comments is not None, "the pattern matches the empty text"
-        outer = _indentation(text, brace)
-        indent: str | None = None
-        if last is not None and _is_first_in_line(text, last.start):
-            indent = _indentation(text, last.start)
-        elif comments[1] or (last is None and self._is_multiline):
-            indent = outer + self._unit
-        before = text[:start] + ("," if last is not None and comma < 0 else "") + text[start : comments.end()]
-        after = text[comments.end() : close]
-        if indent is not None:
+        at, indent = comments.end(), None
+        if members and _is_first_in_line(text, members[0].start):
+            indent = _indentation(text, members[0].start)
+        elif comments[1] or (not members and self._is_multiline):
+            indent = _indentation(text, brace) + self._unit
+        before, after = text[:at], text[at:]
+        if indent is None:
+            before += " " if comments[0] else ""
+            after = (" " if members else "") + after.lstrip(" ")
+        else:
             before += self._newline + indent
-        elif last is not None or comments.end() > start:
-            before += " "
-        if last is None and indent is None:
-            after = after.strip(" ")
-        elif last is None and "\n" not in after:
-            after = after.rstrip() + self._newline + outer
+            if not members and "\n" not in text[at:close]:
+                after = self._newline + _indentation(text, brace) + text[close:]
         member = f"{json.dumps(key, ensure_ascii=False)}: {self._dumps(value, indent)}"
-        return before + member + ("" if comma < 0 else ",") + after + text[close:]
+        return before + member + ("," if members else "") + after
 
     def replace(self, member: _Member, value: object) -> str:
         """Return the text with another value of a member."""
@@ -309,20 +301,18 @@ class _JsonSource:
         comma = self._with_commas.find(",", end, next_start)
         if comma >= 0:
             text = text[:start] + text[end:comma] + text[comma + 1 :]
-        elif index > 0:
-            comma_before = self._with_commas.find(",", members[index - 1].end, start)
-            text = text[:comma_before] + text[comma_before + 1 : start] + text[end:]
-            at -= 1
+        elif index > 0:  # the last member without a comma after it
+            comma = self._with_commas.find(",", members[index - 1].end, start)
+            text, at = text[:comma] + text[comma + 1 : start] + text[end:], start - 1
         else:
             text = text[:start] + text[end:]
         next_line = _next_line(text, at)
         rest = text[at:next_line]
         if _is_first_in_line(self._text, start) and not rest.strip() and rest.endswith("\n"):
             text = text[: _line_start(text, at)] + text[next_line:]
-        elif comma >= 0:
-            text = text[:at] + text[at:].lstrip(" \t")
         else:
-            text = text[:at].rstrip(" \t") + text[at:]
+            rest = text[at:].lstrip(" \t")
+            text = (text[:at].rstrip(" \t") if rest.startswith("}") else text[:at]) + rest
         close -= len(self._text) - len(text)
         is_empty = len(members) == 1 and not text[brace + 1 : close].strip()
         return text[: brace + 1] + text[close:] if is_empty else text
@@ -439,20 +429,17 @@ class _YamlDocument(ConfigDocument):
         if key_node is None:
             end = newline if text and not text.endswith("\n") else ""
             return text + end + _yaml_block({key: {name: entry}}, 0, newline)
-        if mapping is None:  # nothing is written after the key
-            at = _next_line(text, key_node.end_mark.index)
-            end = "" if text[:at].endswith("\n") else newline
-            return text[:at] + end + _yaml_block({name: entry}, 2, newline) + text[at:]
-        start, stop = mapping.start_mark.index, mapping.end_mark.index
-        if mapping.flow_style:
-            content = text[start + 1 : stop - 1].strip().rstrip(",")
-            if content:
-                pair = json.dumps({name: entry}, ensure_ascii=False)[1:-1]
-                return f"{text[:start]}{{{content}, {pair}}}{text[stop:]}"
-            at = _next_line(text, stop)
-            comment = text[stop:at].strip()
-            head = text[:start].rstrip(" ") + (f" {comment}" if comment else "") + newline
-            return head + _yaml_block({name: entry}, 2, newline) + text[at:]
+        if mapping is None or mapping.flow_style:  # such as {}, or nothing is written after the key
+            at = _next_line(text, (key_node if mapping is None else mapping).end_mark.index)
+            head = text[:at]
+            if mapping is not None:
+                head = text[: mapping.start_mark.index].rstrip(" ") + text[mapping.end_mark.index : at]
+            return (
+                head.rstrip("\r\n")
+                + newline
+                + _yaml_block({**self.entries, name: entry}, 2, newline)
+                + text[at:]
+            )
         lines = text.splitlines(keepends=True)
         first, last = _lines_of_entry(lines, mapping, name)
         if first == last and not lines[last - 1].endswith("\n"):

@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from ..._utils.option_checks import nearest
 from ...client.targets.host_configuration import Configuration, is_disabled, load, workspace
@@ -259,35 +259,27 @@ def find_server(name: str) -> Target:
         return _server_in_file(path, key)
     host = HOSTS.get(qualifier.casefold()) if colon else None
     server_name = name if host is None else key
-    servers = [each for each in _configured_servers() if host is None or each.file.host == host]
-    found: dict[str, _ConfiguredServer] = {}
-    for each in servers:
-        if each.name == server_name:
-            found.setdefault(each.file.host.name, each)  # that of the project, which comes before the user's
+    servers = [each for each in _configured_servers() if host is None or each[0] == host]
+    found: dict[str, Json] = {}
+    for each, known_name, entry in servers:
+        if known_name == server_name:
+            found.setdefault(each.name, entry)  # that of the project, which comes before the user's
     if not found:
-        close = nearest(server_name, [each.name for each in servers])
+        close = nearest(server_name, [known_name for _, known_name, _ in servers])
         hint = f"; did you mean {close}?" if close else ""
         problem = (
             "is not a file, a URL, a command of several words, or a server in the configuration of a host"
         )
         message = f"{name} {problem}" if host is None else f"{host.title} has no server {server_name}"
         raise CommandError(message + hint, Status.NO_SUCH_THING)
-    entries = [each.entry for each in found.values()]
-    if any(_connection(entry) != _connection(entries[0]) for entry in entries):
+    entry = next(iter(found.values()))
+    if any(_connection(other) != _connection(entry) for other in found.values()):
         choices = " or ".join(f"{each}:{server_name}" for each in found)
         raise CommandError(
             f"several hosts have a server {server_name}, and their entries differ. Write {choices}",
             Status.NO_SUCH_THING,
         )
-    return entries[0]
-
-
-class _ConfiguredServer(NamedTuple):
-    """A server of a host; its entry has the format of the client."""
-
-    file: ConfigFile
-    name: str
-    entry: Json
+    return entry
 
 
 def _server_in_file(path: Path, name: str) -> Json:
@@ -306,8 +298,8 @@ def _server_in_file(path: Path, name: str) -> Json:
     return _with_absolute_paths(entry, workspace(path))
 
 
-def _configured_servers() -> Iterator[_ConfiguredServer]:
-    """Yield the enabled servers of all hosts; invalid files are logged and skipped."""
+def _configured_servers() -> Iterator[tuple[Host, str, Json]]:
+    """Yield host, name and entry, in the format of the client, of each enabled server; invalid files are logged."""
     for file in existing_files(Path.cwd()):
         try:
             entries = entries_in(file)
@@ -319,7 +311,7 @@ def _configured_servers() -> Iterator[_ConfiguredServer]:
             if entry is not None and not is_disabled(entry):
                 if file.scope != "user":
                     entry = _with_absolute_paths(entry, workspace(file.path))
-                yield _ConfiguredServer(file, name, entry)
+                yield file.host, name, entry
 
 
 def _with_absolute_paths(entry: Json, folder: Path) -> Json:

@@ -84,9 +84,9 @@ class Host:
         name: The name on the command line.
         title: The name of the product.
         source: URL of the documentation or of the source code that reads the configuration.
+        user: File of the user.
         format: Format of the files.
         keys: Keys of the object with the servers.
-        user: File of the user.
         stdio: Format of servers that the host starts.
         project: File of a project, relative to its folder; None if there is none.
         local: File of a project that is not shared, relative to its folder; None if there is none.
@@ -97,7 +97,6 @@ class Host:
         program: The program of the host on the PATH; empty if there is none.
         has_plain_names: Whether names of servers may only have letters, digits, hyphens and underscores.
         variables: Spellings of variables that the host replaces in values.
-        variables_source: URL of the documentation, source code or report about them.
         remark: Message to the user after each installation.
         project_remark: Message to the user after an installation in a project.
     """
@@ -105,10 +104,10 @@ class Host:
     name: str
     title: str
     source: str
-    format: Format
-    keys: tuple[str, ...]
     user: FileLocation
-    stdio: StdioFormat
+    format: Format = "JSON"
+    keys: tuple[str, ...] = ("mcpServers",)
+    stdio: StdioFormat = StdioFormat()
     project: str | None = None
     local: str | None = None
     local_keys: tuple[str, ...] = ()
@@ -117,7 +116,6 @@ class Host:
     program: str = ""
     has_plain_names: bool = False
     variables: tuple[str, ...] = ()
-    variables_source: str = ""
     remark: str = ""
     project_remark: str = ""
 
@@ -139,28 +137,24 @@ PLACE_VARIABLES: Final = (
 
 _HOSTS: Final = (
     Host(
+        # Variables: https://github.com/modelcontextprotocol/servers/issues/1039
         "claude-desktop",
         "Claude Desktop",
         "https://modelcontextprotocol.io/docs/develop/connect-local-servers",
-        "JSON",
-        ("mcpServers",),
         FileLocation(
             "$XDG_CONFIG_HOME/Claude/claude_desktop_config.json",
             "~/Library/Application Support/Claude/claude_desktop_config.json",
             "%APPDATA%/Claude/claude_desktop_config.json",
         ),
-        StdioFormat(),
         remark="Quit and restart the host to load the server.",
-        variables_source="https://github.com/modelcontextprotocol/servers/issues/1039",
     ),
     Host(
+        # Variables: https://code.claude.com/docs/en/mcp#environment-variable-expansion-in-mcp-json
         "claude-code",
         "Claude Code",
         "https://code.claude.com/docs/en/mcp",
-        "JSON",
-        ("mcpServers",),
         FileLocation("~/.claude.json", variable="CLAUDE_CONFIG_DIR", below=".claude.json"),
-        StdioFormat(_STDIO),
+        stdio=StdioFormat(_STDIO),
         project=".mcp.json",
         local_keys=("projects", "{folder}", "mcpServers"),
         http=_TYPED_HTTP,
@@ -169,151 +163,135 @@ _HOSTS: Final = (
         has_plain_names=True,
         project_remark="The host asks for confirmation before it starts a server of a project.",
         variables=("${NAME}", "${NAME:-default}"),
-        variables_source="https://code.claude.com/docs/en/mcp#environment-variable-expansion-in-mcp-json",
     ),
     Host(
+        # Variables: https://cursor.com/docs/mcp#config-interpolation
         "cursor",
         "Cursor",
         "https://cursor.com/docs/mcp",
-        "JSON",
-        ("mcpServers",),
         FileLocation("~/.cursor/mcp.json"),
-        StdioFormat(_STDIO, env_file="envFile"),
+        stdio=StdioFormat(_STDIO, env_file="envFile"),
         project=".cursor/mcp.json",
         http=UrlFormat(),
         sse=UrlFormat(),
         program="cursor",
         variables=("${env:NAME}", *PLACE_VARIABLES),
-        variables_source="https://cursor.com/docs/mcp#config-interpolation",
     ),
     Host(
+        # Variables: https://code.visualstudio.com/docs/reference/variables-reference
         "vscode",
         "VS Code",
         "https://code.visualstudio.com/docs/copilot/reference/mcp-configuration",
-        "JSON",
-        ("servers",),
         FileLocation(
             "$XDG_CONFIG_HOME/Code/User/mcp.json",
             "~/Library/Application Support/Code/User/mcp.json",
             "%APPDATA%/Code/User/mcp.json",
         ),
-        StdioFormat(_STDIO, cwd="cwd", env_file="envFile"),
+        keys=("servers",),
+        stdio=StdioFormat(_STDIO, cwd="cwd", env_file="envFile"),
         project=".vscode/mcp.json",
         http=_TYPED_HTTP,
         sse=_TYPED_SSE,
         program="code",
         variables=("${env:NAME}", "${input:ID}", "${command:ID}", "${config:NAME}", *PLACE_VARIABLES),
-        variables_source="https://code.visualstudio.com/docs/reference/variables-reference",
     ),
     Host(
+        # Variables: https://docs.windsurf.com/windsurf/cascade/mcp#config-interpolation
         "windsurf",
         "Windsurf",
         "https://docs.windsurf.com/windsurf/cascade/mcp",
-        "JSON",
-        ("mcpServers",),
         FileLocation("~/.codeium/windsurf/mcp_config.json"),
-        StdioFormat(),
         http=UrlFormat(url="serverUrl"),
         sse=UrlFormat(url="serverUrl"),
         program="windsurf",
         remark="Refresh the list of servers in the host to load the server.",
         variables=("${env:NAME}", "${file:PATH}"),
-        variables_source="https://docs.windsurf.com/windsurf/cascade/mcp#config-interpolation",
     ),
     Host(
+        # Variables: https://github.com/google-gemini/gemini-cli/blob/main/packages/cli/src/utils/envVarResolver.ts
         "gemini-cli",
         "Gemini CLI",
         "https://github.com/google-gemini/gemini-cli/blob/main/docs/tools/mcp-server.md",
-        "JSON",
-        ("mcpServers",),
         FileLocation("~/.gemini/settings.json", variable="GEMINI_CLI_HOME", below=".gemini/settings.json"),
-        StdioFormat(cwd="cwd"),
+        stdio=StdioFormat(cwd="cwd"),
         project=".gemini/settings.json",
         http=_TYPED_HTTP,
         sse=_TYPED_SSE,
         program="gemini",
         variables=_PLAIN_OR_BRACED,
-        variables_source="https://github.com/google-gemini/gemini-cli/blob/main/packages/cli/src/utils/envVarResolver.ts",
     ),
     Host(
+        # Variables: https://github.com/QwenLM/qwen-code/blob/main/packages/cli/src/utils/envVarResolver.ts
         "qwen-code",
         "Qwen Code",
         "https://github.com/QwenLM/qwen-code/blob/main/docs/users/features/mcp.md",
-        "JSON",
-        ("mcpServers",),
         FileLocation("~/.qwen/settings.json", variable="QWEN_HOME", below="settings.json"),
-        StdioFormat(cwd="cwd"),
+        stdio=StdioFormat(cwd="cwd"),
         project=".qwen/settings.json",
         http=UrlFormat(url="httpUrl"),
         sse=UrlFormat(),
         program="qwen",
         project_remark="The host asks for confirmation before it starts a server of a project.",
         variables=_PLAIN_OR_BRACED,
-        variables_source="https://github.com/QwenLM/qwen-code/blob/main/packages/cli/src/utils/envVarResolver.ts",
     ),
     Host(
+        # Variables: https://github.com/openai/codex/issues/7367
         "codex",
         "Codex",
         "https://github.com/openai/codex/blob/main/codex-rs/config/src/mcp_types.rs",
-        "TOML",
-        ("mcp_servers",),
         FileLocation("~/.codex/config.toml", variable="CODEX_HOME", below="config.toml"),
-        StdioFormat(cwd="cwd"),
+        format="TOML",
+        keys=("mcp_servers",),
+        stdio=StdioFormat(cwd="cwd"),
         project=".codex/config.toml",
         http=UrlFormat(headers="http_headers"),
         program="codex",
         has_plain_names=True,
         project_remark="The host reads this file only in a trusted project.",
-        variables_source="https://github.com/openai/codex/issues/7367",
     ),
     Host(
+        # Variables: https://github.com/zed-industries/zed/issues/60459
         "zed",
         "Zed",
         "https://zed.dev/docs/ai/mcp",
-        "JSON",
-        ("context_servers",),
         FileLocation(
             "$XDG_CONFIG_HOME/zed/settings.json", "~/.config/zed/settings.json", "%APPDATA%/Zed/settings.json"
         ),
-        StdioFormat(),
+        keys=("context_servers",),
         project=".zed/settings.json",
         http=UrlFormat(),
         program="zed",
-        variables_source="https://github.com/zed-industries/zed/issues/60459",
     ),
     Host(
+        # Variables: https://github.com/block/goose/blob/main/crates/goose/src/agents/extension_manager.rs
         "goose",
         "goose",
         "https://github.com/block/goose/blob/main/documentation/docs/guides/config-files.md",
-        "YAML",
-        ("extensions",),
         FileLocation(
             "$XDG_CONFIG_HOME/goose/config.yaml",
             windows="%APPDATA%/Block/goose/config/config.yaml",
             variable="GOOSE_PATH_ROOT",
             below="config/config.yaml",
         ),
-        StdioFormat((*_GOOSE, ("type", "stdio")), command="cmd", env="envs"),
+        format="YAML",
+        keys=("extensions",),
+        stdio=StdioFormat((*_GOOSE, ("type", "stdio")), command="cmd", env="envs"),
         http=UrlFormat((*_GOOSE, ("type", "streamable_http")), url="uri"),
         program="goose",
         has_plain_names=True,
-        variables_source="https://github.com/block/goose/blob/main/crates/goose/src/agents/extension_manager.rs",
     ),
     Host(
+        # Variables: https://docs.qoder.com/cli/using-cli
         "qodercli",
         "Qoder CLI",
         "https://docs.qoder.com/cli/using-cli",
-        "JSON",
-        ("mcpServers",),
         FileLocation("~/.qoder/settings.json", variable="QODER_CONFIG_DIR", below="settings.json"),
-        StdioFormat(),
         project=".mcp.json",
         local=".qoder/settings.local.json",
         http=_TYPED_HTTP,
         sse=_TYPED_SSE,
         program="qodercli",
         project_remark="The host asks for confirmation before it starts a server of a project.",
-        variables_source="https://docs.qoder.com/cli/using-cli",
     ),
 )
 

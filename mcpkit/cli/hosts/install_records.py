@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from hashlib import sha256
 from pathlib import Path
 
-from ...protocol.jsonrpc import Json, is_array, is_object
+from ...protocol.jsonrpc import Json, is_object
 from ..exit_status import CommandError
 from .host_table import ConfigFile
 
@@ -49,33 +49,18 @@ class InstallRecords:
     def find(self, file: ConfigFile, name: str) -> InstallRecord | None:
         """Return the record of an entry; None if mcpkit has not written it."""
         record = self._read().get(_key(file, name))
-        if not is_object(record):
+        if record is None:
             return None
-        backup, folders = record.get("backup"), record.get("folders")
-        return InstallRecord(
-            str(record.get("entry")),
-            str(record.get("after")),
-            backup if isinstance(backup, str) else None,
-            tuple(map(str, folders)) if is_array(folders) else (),
-        )
+        return InstallRecord(record["entry"], record["after"], record["backup"], tuple(record["folders"]))
 
     def created_paths(self) -> set[Path]:
         """Return the files and folders that mcpkit has created, and that nothing else has written to since."""
-        created = set[Path]()
-        records_by_path: dict[Path, list[Json]] = {}
-        for key, record in self._read().items():
-            if is_object(record):
-                folders: object = record.get("folders")
-                created.update(Path(str(each)) for each in (folders if is_array(folders) else ()))
-                records_by_path.setdefault(Path(str(json.loads(key)[0])), []).append(record)
-        for path, records in records_by_path.items():
+        records = [(Path(json.loads(key)[0]), record) for key, record in self._read().items()]
+        created = {Path(folder) for _, record in records for folder in record["folders"]}
+        for path in {path for path, record in records if record["backup"] is None}:
             content = read_bytes(path)
-            was_new = any(record.get("backup") is None for record in records)
-            if (
-                content is not None
-                and was_new
-                and hash_of(content) in {each.get("after") for each in records}
-            ):
+            hashes = {record["after"] for each, record in records if each == path}
+            if content is not None and hash_of(content) in hashes:
                 created.add(path)
         return created
 

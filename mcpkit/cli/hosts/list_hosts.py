@@ -9,7 +9,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from ...protocol.jsonrpc import Json, is_object
-from ..console import stdout_console, write_json
+from ..console import rich_console, write_json
 from ..exit_status import CommandError
 from .config_editing import entries_in
 from .config_entries import client_entry
@@ -84,7 +84,7 @@ def _print_table(hosts: Sequence[Json]) -> None:
             servers = file.get("problem") or ", ".join(file["servers"])
             first = (host["name"], "yes" if host["found"] else "no") if index == 0 else ("", "")
             table.add_row(*first, file["scope"], _short_path(Path(file["path"])), servers)
-    stdout_console().print(table)
+    rich_console().print(table)
 
 
 def _short_path(path: Path) -> str:

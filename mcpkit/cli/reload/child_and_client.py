@@ -15,7 +15,7 @@ from ..._utils.exceptions import INTERNAL_ERROR, ProtocolError, TransportError
 from ...client.client_messages import OutgoingMessage
 from ...client.stdio.stdio_transport import StdioTransport
 from ...protocol import jsonrpc
-from ...protocol.jsonrpc import Json, RequestId, decode, encode, is_array, is_id, is_object
+from ...protocol.jsonrpc import Json, RequestId, decode, encode, is_array, is_object
 from ...protocol.jsonrpc_validation import id_of_answer, is_call
 from ...transports.pipes import Framing, PipeInput, PipeOutput
 from ...transports.standard_streams import StandardStreams
@@ -257,46 +257,3 @@ class ClientPipe:
     def _on_output_closed(self) -> None:
         self.is_output_closed = True
         self.closed.set()
-
-
-class ForwardedRequests:
-    """Requests of server processes to the client, which has not responded yet.
-
-    Each is sent under a new id, since two processes may use the same one.
-
-    Args:
-        send: Sends a message to the client.
-    """
-
-    def __init__(self, send: Callable[[Json], None]) -> None:
-        self._send = send
-        self._ids = count()
-        self._pending: dict[RequestId, tuple[Child, object]] = {}
-
-    def forward(self, child: Child, request: Json) -> None:
-        """Send a request of a process to the client."""
-        id_ = next(self._ids)
-        self._pending[id_] = child, request["id"]
-        self._send({**request, "id": id_})
-
-    def respond(self, message: Json) -> None:
-        """Send a response of the client to the process that sent the request; an unknown one is ignored."""
-        id_: object = message.get("id")
-        if is_id(id_) and id_ in self._pending:
-            child, original_id = self._pending.pop(id_)
-            child.send({**message, "id": original_id})
-
-    def remove(self, child: Child, original_id: RequestId) -> RequestId | None:
-        """Remove a request that a process cancels, and return its id for the client; None if it is unknown."""
-        for id_, each in self._pending.items():
-            if each == (child, original_id):
-                del self._pending[id_]
-                return id_
-        return None
-
-    def cancel_all(self, child: Child) -> None:
-        """Cancel all requests of a process at the client."""
-        for id_ in [id_ for id_, (sender, _) in self._pending.items() if sender is child]:
-            del self._pending[id_]
-            params = {"requestId": id_, "reason": "the server process that sent the request was stopped"}
-            self._send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params})

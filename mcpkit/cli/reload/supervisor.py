@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
+from itertools import count
 from pathlib import Path
 from typing import Final
 
@@ -23,7 +24,7 @@ from ...transports.standard_streams import (
     keep_standard_descriptors,
     take_over_standard_streams,
 )
-from .child_and_client import Child, ChildEndedError, ClientPipe, ForwardedRequests
+from .child_and_client import Child, ChildEndedError, ClientPipe
 from .file_watcher import FileWatcher, watch_roots
 from .session_state import (
     ServerLists,
@@ -73,7 +74,6 @@ def run_reload_over_stdio(target: str, arguments: Sequence[str], options: Sequen
 
 
 async def _serve_until_signal(command: Sequence[str], roots: list[Path], streams: StandardStreams) -> int:
-    loop = asyncio.get_running_loop()
     signals: list[int] = []
     async with aclosing(FileWatcher(roots).edits()) as edits:
         serving = asyncio.ensure_future(Supervisor(command, child_environment(), edits, streams).serve())
@@ -82,15 +82,20 @@ async def _serve_until_signal(command: Sequence[str], roots: list[Path], streams
             signals.append(number)
             serving.cancel()
 
-        for number in (signal.SIGINT, signal.SIGTERM):
-            with suppress(NotImplementedError):  # on Windows, where SIGINT raises KeyboardInterrupt
-                loop.add_signal_handler(number, stop, number)
+        handle_signals(stop)
         try:
             await serving
         except asyncio.CancelledError:
             if not signals:
                 raise
     return 128 + signals[0] if signals else 0
+
+
+def handle_signals(stop: Callable[[int], None]) -> None:
+    """Call a function with the number of a signal that ends the command."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        with suppress(NotImplementedError):  # on Windows, where SIGINT raises KeyboardInterrupt
+            asyncio.get_running_loop().add_signal_handler(number, stop, number)
 
 
 def child_environment() -> dict[str, str]:
@@ -142,7 +147,9 @@ class Supervisor:
         self._edits = edits
         self._client = ClientPipe(streams, self._receive_from_client)
         self._session = SessionState()
-        self._forwarded = ForwardedRequests(self._client.send)
+        self._client_ids = count()
+        self._forwarded: dict[RequestId, tuple[Child, object]] = {}
+        """Requests of processes by the id that the client has, since two processes may use the same one."""
         self._running: dict[RequestId, tuple[Child, Json]] = {}
         self._waiting: dict[RequestId, tuple[Json, asyncio.TimerHandle]] = {}
         self._current: Child | None = None
@@ -292,13 +299,11 @@ class Supervisor:
     async def _retire(self, child: Child) -> None:
         """Wait `DRAIN` seconds for the running requests of a process, then respond to the rest with errors."""
         self._current = self._problem = None
-        listing = self._listing
+        listing = self._listing  # its lists are compared with those of the next process
         await self._wait_until(
             lambda: (
-                all(each is not child for each, _ in self._running.values())
-                and (
-                    listing is None or listing.done()
-                )  # its lists are compared with those of the next process
+                (listing is None or listing.done())
+                and child not in [each for each, _ in self._running.values()]
             ),
             DRAIN,
         )
@@ -316,8 +321,15 @@ class Supervisor:
                     {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id_}}
                 )
                 self._client.send(failure_response(request, problem))
-        self._forwarded.cancel_all(child)
+        self._cancel_forwarded(child)
         self._has_changed.set()
+
+    def _cancel_forwarded(self, child: Child) -> None:
+        """Cancel the requests of a process at the client."""
+        for id_ in [id_ for id_, (sender, _) in self._forwarded.items() if sender is child]:
+            del self._forwarded[id_]
+            params = {"requestId": id_, "reason": "the server process that sent the request was stopped"}
+            self._client.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params})
 
     async def _wait_until(self, condition: Callable[[], bool], seconds: float) -> None:
         """Wait until a condition holds, for at most some seconds."""
@@ -350,7 +362,7 @@ class Supervisor:
             )
         unanswered = [request for server, request in self._running.values() if server is child]
         self._running = {id_: each for id_, each in self._running.items() if each[0] is not child}
-        self._forwarded.cancel_all(child)
+        self._cancel_forwarded(child)
         self._fail(problem)
         for request in unanswered:
             self._respond(request, self._problem or problem)
@@ -363,7 +375,9 @@ class Supervisor:
         if not is_object(message) or (method is not None and not isinstance(method, str)):
             self._reject("a message must be an object with a method, or a response")
         elif method is None:
-            self._forwarded.respond(message)
+            if is_id(id_) and id_ in self._forwarded:  # others are of a process that has ended
+                child, original_id = self._forwarded.pop(id_)
+                child.send({**message, "id": original_id})
         elif "id" not in message:
             self._forward_client_notification(message)
         elif not is_id(id_) or id_ in self._waiting:
@@ -454,7 +468,9 @@ class Supervisor:
         if "method" not in message:
             self._forward_response(child, message)
         elif "id" in message:
-            self._forwarded.forward(child, message)
+            client_id = next(self._client_ids)
+            self._forwarded[client_id] = child, message["id"]
+            self._client.send({**message, "id": client_id})
         else:
             self._forward_server_notification(child, message)
 
@@ -476,8 +492,10 @@ class Supervisor:
     def _forward_server_notification(self, child: Child, notification: Json) -> None:
         method, params = notification["method"], params_of(notification)
         if method == "notifications/cancelled" and is_id(id_ := params.get("requestId")):
-            client_id = self._forwarded.remove(child, id_)
-            if client_id is not None:
+            client_ids = [each for each, origin in self._forwarded.items() if origin == (child, id_)]
+            if client_ids:
+                [client_id] = client_ids
+                del self._forwarded[client_id]
                 notification = {**notification, "params": {**params, "requestId": client_id}}
             else:
                 self._session.subscriptions.pop(id_, None)
