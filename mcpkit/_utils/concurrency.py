@@ -7,6 +7,7 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from contextvars import ContextVar
 from functools import partial
 from typing import Any, Final, Generic, ParamSpec, TypeVar
@@ -77,6 +78,12 @@ def running_loop() -> asyncio.AbstractEventLoop | None:
         return asyncio.get_running_loop()
     except RuntimeError:
         return None
+
+
+def call_in_loop(loop: asyncio.AbstractEventLoop, function: Callable[..., object], *args: object) -> None:
+    """Call a function soon in an event loop, from any thread; do nothing if the loop has been closed."""
+    with suppress(RuntimeError):
+        loop.call_soon_threadsafe(function, *args)
 
 
 def require_loop(what: str, instead: str = "") -> asyncio.AbstractEventLoop:

@@ -8,12 +8,13 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Generator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import partial
 from time import monotonic, perf_counter
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
 
-from .._utils.concurrency import Listeners
+from .._utils.concurrency import Listeners, call_in_loop
 from .._utils.exceptions import ProtocolError
 from .._utils.option_checks import check_hook
 from ..protocol import jsonrpc
@@ -442,11 +443,8 @@ class Revocations:
             tasks.add(task)
             task.add_done_callback(tasks.discard)
 
-        def missed() -> None:
-            with suppress(RuntimeError):  # the loop is closed
-                loop.call_soon_threadsafe(read_all)
-
         remove = self._listeners.add(listener)
+        missed = partial(call_in_loop, loop, read_all)
         unsubscribe = self._storage.subscribe(self._topic, self._receive, missed)
 
         def end() -> None:

@@ -278,6 +278,18 @@ def check_storage(storage: object, secret: str | bytes | Sequence[str | bytes] |
         )
 
 
+def check_value(of: str, value: object) -> None:
+    """Check the value of a record or a job.
+
+    Raises:
+        TypeError: It is not bytes.
+    """
+    if not isinstance(value, bytes):
+        raise TypeError(
+            f"the value of a {of} must be bytes, got {type(value).__name__}. Encode it, for example as JSON"
+        )
+
+
 def check_put(value: object, ttl: object) -> None:
     """Check the value and the expiry of a `put`.
 
@@ -285,10 +297,7 @@ def check_put(value: object, ttl: object) -> None:
         TypeError: The value is not bytes, or `ttl` is not a number.
         ValueError: `ttl` is not above 0, or not finite.
     """
-    if not isinstance(value, bytes):
-        raise TypeError(
-            f"the value of a record must be bytes, got {type(value).__name__}. Encode it, for example as JSON"
-        )
+    check_value("record", value)
     check_seconds("ttl", ttl)
 
 

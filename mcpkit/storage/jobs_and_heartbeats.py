@@ -186,18 +186,6 @@ def server_of(queue: str) -> str:
     return queue.partition("/")[0]
 
 
-def check_job(value: object) -> None:
-    """Check the value of a job.
-
-    Raises:
-        TypeError: The value is not bytes.
-    """
-    if not isinstance(value, bytes):
-        raise TypeError(
-            f"the value of a job must be bytes, got {type(value).__name__}. Encode it, for example as JSON"
-        )
-
-
 class RoundRobin:
     """Serves several queues in turn, so that a full queue does not starve the others.
 

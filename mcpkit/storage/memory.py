@@ -13,7 +13,7 @@ from math import inf
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from .base import QueueStats, StoredValue, Subscription, check_put, take_tokens
+from .base import QueueStats, StoredValue, Subscription, check_put, check_value, take_tokens
 
 # `jobs_and_heartbeats` is imported on use: most servers have no tasks.
 if TYPE_CHECKING:
@@ -180,9 +180,9 @@ class Memory:
         self, key: str, value: bytes, *, queue: str, owner: str, max_open: int, max_open_per_owner: int
     ) -> Added:
         """Add a job that may be taken at once, and notify waiting workers."""
-        from .jobs_and_heartbeats import Job, check_job, server_of
+        from .jobs_and_heartbeats import Job, server_of
 
-        check_job(value)
+        check_value("job", value)
         server = server_of(queue)
         scope = (server, owner)
         with self._lock:
@@ -229,9 +229,7 @@ class Memory:
         message: Message | None = None,
     ) -> str | None:
         """Replace the value of a job, if version and fencing token still match; return the new version, or None."""
-        from .jobs_and_heartbeats import check_job
-
-        check_job(value)
+        check_value("job", value)
         new_version = os.urandom(16).hex()
         with self._lock:
             now = self._jobs.sweep()

@@ -20,8 +20,8 @@ import os
 from collections.abc import Mapping, Sequence
 from math import inf
 
-from .base import QueueStats
-from .jobs_and_heartbeats import Added, Job, LeasedJobs, Message, RoundRobin, check_job, server_of
+from .base import QueueStats, check_value
+from .jobs_and_heartbeats import Added, Job, LeasedJobs, Message, RoundRobin, server_of
 from .redis_connection import (
     APPEND,
     LONG,
@@ -54,7 +54,7 @@ class RedisQueue:
         self, key: str, value: bytes, *, queue: str, owner: str, max_open: int, max_open_per_owner: int
     ) -> Added:
         """Add a job that may be taken at once, and notify waiting workers."""
-        check_job(value)
+        check_value("job", value)
         version, operation = os.urandom(16).hex(), os.urandom(16).hex()
         result = await self._run_and_publish(
             *(_ADD, (), encoded(key), value, version, operation, encoded(queue), encoded(server_of(queue))),
@@ -81,7 +81,7 @@ class RedisQueue:
         message: Message | None = None,
     ) -> str | None:
         """Replace the value of a job, if version and fencing token still match; return the new version, or None."""
-        check_job(value)
+        check_value("job", value)
         new_version = os.urandom(16).hex()
         result = await self._run_and_publish(
             _CHANGE,

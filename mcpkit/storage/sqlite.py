@@ -17,8 +17,8 @@ from weakref import finalize
 
 from pydantic_core import from_json, to_json
 
-from .base import QueueStats, StoredValue, Subscription, check_put, take_tokens
-from .jobs_and_heartbeats import Added, Job, LeasedJobs, Message, RoundRobin, check_job, server_of
+from .base import QueueStats, StoredValue, Subscription, check_put, check_value, take_tokens
+from .jobs_and_heartbeats import Added, Job, LeasedJobs, Message, RoundRobin, server_of
 from .sqlite_connections_and_tables import Database, Row, Synchronous, transaction
 
 logger = logging.getLogger(__name__)
@@ -261,7 +261,7 @@ class Sqlite:
         self, key: str, value: bytes, *, queue: str, owner: str, max_open: int, max_open_per_owner: int
     ) -> Added:
         """Add a job that may be taken at once, and notify waiting workers."""
-        check_job(value)
+        check_value("job", value)
         server, version = server_of(queue), os.urandom(16).hex()
 
         def add(connection: sqlite3.Connection) -> Added:
@@ -311,7 +311,7 @@ class Sqlite:
         message: Message | None = None,
     ) -> str | None:
         """Replace the value of a job, if version and fencing token still match; return the new version, or None."""
-        check_job(value)
+        check_value("job", value)
         new_version = os.urandom(16).hex()
 
         def change(connection: sqlite3.Connection) -> bool:

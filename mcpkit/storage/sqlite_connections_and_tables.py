@@ -19,6 +19,8 @@ from queue import SimpleQueue
 from typing import Any, Literal, NamedTuple, TypeVar
 from weakref import WeakSet
 
+from .._utils.concurrency import call_in_loop
+
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
@@ -183,8 +185,7 @@ class Database:
                 result = self._do(work)
             except BaseException as error:  # noqa: BLE001 - it is raised in the caller
                 failure = error
-            with suppress(RuntimeError):  # the event loop is closed
-                work.loop.call_soon_threadsafe(work.finish, result, failure)
+            call_in_loop(work.loop, work.finish, result, failure)
             del work, result, failure  # an idle thread must not keep objects alive
             self._maintain()
 

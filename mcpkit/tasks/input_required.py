@@ -10,6 +10,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from .._utils.concurrency import call_in_loop
 from .._utils.exceptions import (
     INTERNAL_ERROR,
     CallEndedError,
@@ -115,8 +116,7 @@ class TaskDialogue(Dialogue):
         """Release a key that was not used after all; from any thread."""
         super().release(what, key)
         self._steps.discard(key)
-        with suppress(RuntimeError):  # the loop has been closed
-            self._loop.call_soon_threadsafe(self._check_steps)
+        call_in_loop(self._loop, self._check_steps)
 
     def _check_steps(self) -> None:
         if not self._steps:

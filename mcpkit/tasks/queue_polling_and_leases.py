@@ -10,10 +10,11 @@ import threading
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
 from concurrent.futures import Future
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import Protocol
 
+from .._utils.concurrency import call_in_loop
 from ..execution.coroutines import within
 from ..execution.worker_threads import end_child, forks
 from ..storage.jobs_and_heartbeats import Job, Queue
@@ -249,8 +250,7 @@ class LeaseRenewer:
     def _wake(self) -> None:
         loop, changed = self._loop, self._changed
         if loop is not None and changed is not None:
-            with suppress(RuntimeError):  # the thread has ended
-                loop.call_soon_threadsafe(changed.set)
+            call_in_loop(loop, changed.set)
 
     # In the thread
 
@@ -408,8 +408,7 @@ class Runner:
     def wake(self) -> None:
         """Poll the queues now; from any thread."""
         if not self._is_due:
-            with suppress(RuntimeError):  # the loop has been closed
-                self._loop.call_soon_threadsafe(self._poll)
+            call_in_loop(self._loop, self._poll)
 
     def _poll(self) -> None:
         self._is_due = True
@@ -508,11 +507,7 @@ class Runner:
         return len(leased.jobs) >= free
 
     def _start(self, job: Job, now: float, since: float) -> None:
-        def on_lost() -> None:
-            with suppress(RuntimeError):  # the loop has been closed
-                self._loop.call_soon_threadsafe(lambda: task.cancel(LOST))
-
-        lease = self._leases.add(job, since, on_lost)
+        lease = self._leases.add(job, since, lambda: call_in_loop(self._loop, task.cancel, LOST))
         task = self._loop.create_task(self._run(job, now, lease), name=f"mcpkit-job {job.key}")
         self._jobs.setdefault(task, job)
         task.add_done_callback(partial(self._on_end, lease))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from pydantic_core import from_json
 
+from .._utils.concurrency import call_in_loop
 from .._utils.exceptions import BusyError, OutputError
 from ..components.tool import Tool
 from ..engine.subscription_filters_and_delivery import SubscriptionHub
@@ -157,11 +158,7 @@ class TaskRuns:
                     self._cancelling.add(cancelling)
                     cancelling.add_done_callback(self._cancelling.discard)
 
-        def on_revocation(revocation: Revocation) -> None:
-            with suppress(RuntimeError):  # the loop has been closed
-                loop.call_soon_threadsafe(cancel, revocation)
-
-        return revocations.listen(on_revocation)
+        return revocations.listen(partial(call_in_loop, loop, cancel))
 
     async def _is_revoked(self, writer: TaskWriter) -> bool:
         """Cancel a task that is about to run, if its owner's access was revoked. Return True if it was.
@@ -430,7 +427,9 @@ class LoopTasks:
         self._publishing: asyncio.Task[None] | None = None
         changes.recovered.add(NOTIFICATION)
         self._subscriptions = (
-            store.storage.subscribe(store.topic, self._on_message, lambda: self._call_in_loop(self._on_gap)),
+            store.storage.subscribe(
+                store.topic, self._on_message, partial(call_in_loop, self._loop, self._on_gap)
+            ),
             runs.watch_revocations(),
         )
 
@@ -474,11 +473,7 @@ class LoopTasks:
                 message,
             )
             return
-        self._call_in_loop(partial(self._on_change, id_, status))
-
-    def _call_in_loop(self, function: Callable[[], None]) -> None:
-        with suppress(RuntimeError):  # the loop has been closed
-            self._loop.call_soon_threadsafe(function)
+        call_in_loop(self._loop, self._on_change, id_, status)
 
     def _on_change(self, id_: str, status: str) -> None:
         self.runs.on_change(id_, status)
