@@ -51,7 +51,9 @@ def main(arguments: list[str]) -> None:
 
 
 def _run(target: str, rest: list[str], *, is_module: bool) -> None:
-    path, _, name = target.rpartition(":") if _names_object(target) else (target, "", "")
+    path, _, name = target.rpartition(":")
+    if not name.isidentifier() or len(path) < 2:  # no object, or a drive letter before it
+        path, name = target, ""
     if not is_module and Path(path).is_file():
         sys.argv = [path, *rest]
         sys.path.insert(0, str(Path(path).resolve().parent))
@@ -70,11 +72,6 @@ def _run(target: str, rest: list[str], *, is_module: bool) -> None:
             vars(import_module(path)) if name else runpy.run_module(path, run_name="__main__", alter_sys=True)
         )
     _serve(found, path, name)
-
-
-def _names_object(target: str) -> bool:
-    """Return True if the target ends with `:OBJECT`; a drive letter is not an object."""
-    return target.rpartition(":")[2].isidentifier() and len(target.rpartition(":")[0]) > 1
 
 
 def _script(path: Path) -> ModuleType:

@@ -255,7 +255,10 @@ class _DeclaredTool(BaseTool):
         try:
             library = import_module("jsonschema")
         except ModuleNotFoundError:
-            return self._first_of_ours()
+            from ..client.server_schemas_and_typed_results import ServerSchema
+
+            schema = ServerSchema(self.input_schema)
+            return lambda arguments: next(map(str, schema.problems(arguments)), None)
         validator = library.validators.validator_for(self.input_schema)(self.input_schema)
 
         def first_problem(arguments: Json) -> str | None:
@@ -263,12 +266,6 @@ class _DeclaredTool(BaseTool):
             return None if error is None else str(error.message)
 
         return first_problem
-
-    def _first_of_ours(self) -> Callable[[Json], str | None]:
-        from ..client.server_schemas_and_typed_results import ServerSchema
-
-        schema = ServerSchema(self.input_schema)
-        return lambda arguments: next(map(str, schema.problems(arguments)), None)
 
 
 def _wire_hints(annotations: object) -> Json:

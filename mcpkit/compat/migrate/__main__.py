@@ -52,7 +52,9 @@ def main(arguments: Sequence[str] | None = None, program: str = "python -m mcpki
         return 2
     is_complete, changes = _changes(options.paths, Project())
     for change in changes:
-        _show(change)
+        old, new, name = _lines(change.before.code), _lines(change.after.code), f"{change.file}"
+        for text in difflib.unified_diff(old, new, name, name):
+            sys.stdout.write(text if text.endswith("\n") else f"{text}\n\\ No newline at end of file\n")
     for change in changes:
         for line, text in change.marks:
             _print_error(f"{change.file}:{line}: {text}")
@@ -95,7 +97,8 @@ def _changes(paths: Sequence[Path], project: Project) -> tuple[bool, list[Change
             is_complete = False
         for file in files:
             try:
-                if path == file or _may_matter(file):
+                source = b"" if path == file else file.read_bytes()
+                if path == file or any(word in source for word in _SERVER_WORDS):
                     modules[file] = project.module(file)
             except (OSError, ValueError) as error:
                 _print_error(f"{file}: {error}")
@@ -138,18 +141,6 @@ def _files(path: Path) -> Iterator[Path]:
         parts = file.relative_to(path).parts
         if not any(part in _SKIPPED_FOLDERS or part.startswith(".") for part in parts):
             yield file
-
-
-def _may_matter(file: Path) -> bool:
-    """Return True if a file in a folder may contain a server."""
-    source = file.read_bytes()
-    return any(word in source for word in _SERVER_WORDS)
-
-
-def _show(change: Change) -> None:
-    old, new, name = _lines(change.before.code), _lines(change.after.code), f"{change.file}"
-    for line in difflib.unified_diff(old, new, name, name):
-        sys.stdout.write(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n")
 
 
 def _lines(text: str) -> list[str]:

@@ -14,7 +14,7 @@ from .name_tables import (
     CallForm,
 )
 from .rewrite_step import USUAL_CONTEXTS, SourceFile, Step, url_text
-from .syntax import attribute, call, dotted, on_one_line, path_of, string, text_of
+from .syntax import attribute, call, dotted, on_one_line, owner_of, path_of, string, text_of
 
 _HANDLED_METHODS = {*SESSION_METHODS, *LIST_CHANGES, "list_roots", "send_resource_updated"}
 _PATH_HINTS = {
@@ -109,17 +109,9 @@ class ContextUses(Step):
         self, method: str, session: cst.BaseExpression, node: cst.Call
     ) -> cst.BaseExpression:
         """Rewrite a call on `ctx.session` or `ctx.request_context.session`."""
-        match session:
-            case cst.Attribute(
-                attr=cst.Name(value="session"),
-                value=cst.Attribute(attr=cst.Name(value="request_context"), value=context),
-            ):
-                pass
-            case cst.Attribute(attr=cst.Name(value="session"), value=context):
-                pass
-            case _:
-                return node
-        if not self.is_context(context):
+        outer = owner_of(session, "session")
+        context = outer and (owner_of(outer, "request_context") or outer)
+        if context is None or not self.is_context(context):
             return node
         if method in SESSION_METHODS:
             return self._called(context, SESSION_METHODS[method], node)
@@ -266,6 +258,5 @@ class ClientResults(Step):
 
     def _sample(self, node: cst.BaseExpression) -> cst.BaseExpression | None:
         """Return `result` if an expression is `result.content` of a sampling result."""
-        if isinstance(node, cst.Attribute) and node.attr.value == "content":
-            return node.value if self._is_in(node.value, self.file.samples) else None
-        return None
+        result = owner_of(node, "content")
+        return None if result is None or not self._is_in(result, self.file.samples) else result

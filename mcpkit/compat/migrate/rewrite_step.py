@@ -26,6 +26,7 @@ from .syntax import (
     keyword,
     lines_above,
     nodes_in,
+    owner_of,
     path_of,
     text_of,
     with_arguments,
@@ -462,19 +463,10 @@ class SymbolCollector(Step):
 
     def visit_Call(self, node: cst.Call) -> None:
         """Record functions that are registered without a decorator: `add_tool(f)`, `tool()(f)`."""
-        match node:
-            case cst.Call(
-                args=[first, *_], func=cst.Attribute(attr=cst.Name(value="add_tool"), value=server)
-            ):
-                pass
-            case cst.Call(
-                args=[first, *_], func=cst.Call(func=cst.Attribute(attr=cst.Name(value="tool"), value=server))
-            ):
-                pass
-            case _:
-                return
-        if self.is_server(server):
-            self.file.registered |= dict.fromkeys(self.whole_names(first.value), "tool")
+        inner = node.func
+        server = owner_of(inner.func, "tool") if isinstance(inner, cst.Call) else owner_of(inner, "add_tool")
+        if node.args and server is not None and self.is_server(server):
+            self.file.registered |= dict.fromkeys(self.whole_names(node.args[0].value), "tool")
 
     def _registers(self, function: cst.Attribute) -> bool:
         """Return True if `x.tool` belongs to a server; a parameter may have a usual name and no annotation."""

@@ -174,7 +174,11 @@ def rewritten(
             server.
     """
     source, imported = before.code, _qualified_imports(before)
-    reason = _reason(imported)
+    reason: Reason | None = None
+    if any(name.startswith("mcp.server.lowlevel") or name == "mcp.server.Server" for name in imported):
+        reason = "lowlevel"
+    elif any(name.partition(".")[0] == "fastmcp" for name in imported):
+        reason = "fastmcp"
     has_client = any(name.startswith(("mcp.client", "mcp.ClientSession")) for name in imported)
     if not has_servers(before) and not servers:
         # a module without a server may register functions, create content, or get Contexts
@@ -219,12 +223,6 @@ def has_servers(module: cst.Module) -> bool:
 
 def _apply(module: cst.Module, step: Step) -> cst.Module:
     return MetadataWrapper(module).visit(step)
-
-
-def _reason(imported: set[str]) -> Reason | None:
-    if any(name.startswith("mcp.server.lowlevel") or name == "mcp.server.Server" for name in imported):
-        return "lowlevel"
-    return "fastmcp" if any(name.partition(".")[0] == "fastmcp" for name in imported) else None
 
 
 def _qualified_imports(module: cst.Module) -> set[str]:

@@ -51,6 +51,9 @@ _LOCAL_HOST_ONLY = (
 )
 
 
+Blocks = tuple[cst.CSTNode, ...]
+
+
 @dataclass
 class RunCall:
     """A call that serves.
@@ -69,7 +72,7 @@ class RunCall:
     server: set[str]
     method: str
     kind: Kind
-    blocks: tuple[cst.CSTNode, ...]
+    blocks: Blocks
     function: str
     settings: Values = field(default_factory=Values)
 
@@ -92,26 +95,9 @@ class Setting:
     server: set[str]
     name: str
     value: cst.BaseExpression
-    blocks: tuple[cst.CSTNode, ...]
+    blocks: Blocks
     test: cst.BaseExpression | None
     is_used: bool = False
-
-
-@dataclass
-class SettingRead:
-    """A read of a setting.
-
-    Attributes:
-        node: The expression.
-        server: The qualified names of the server.
-        name: Name of the setting.
-        blocks: The blocks around it, from the outermost.
-    """
-
-    node: cst.CSTNode
-    server: set[str]
-    name: str
-    blocks: tuple[cst.CSTNode, ...]
 
 
 class _Collector(cst.CSTVisitor):
@@ -126,7 +112,7 @@ class _Collector(cst.CSTVisitor):
         super().__init__()
         self.calls: list[RunCall] = []
         self.settings: list[Setting] = []
-        self.reads: list[SettingRead] = []
+        self.reads: list[tuple[cst.Attribute, set[str], Blocks]] = []  # node, server, and blocks around
         self._names = names
         self._servers = servers
         self._blocks: list[cst.CSTNode] = []
@@ -171,7 +157,7 @@ class _Collector(cst.CSTVisitor):
         if isinstance(inner, cst.Attribute) and inner.attr.value == "settings":
             server = self._server(inner.value)
             if server:
-                self.reads.append(SettingRead(node, server, node.attr.value, tuple(self._blocks)))
+                self.reads.append((node, server, tuple(self._blocks)))
         if node.attr.value in _ASYNC_METHODS:
             self._collect(node, node, None)
 
@@ -233,8 +219,11 @@ class RunCalls(Step):
         found = _Collector(self.whole_names, self.file.servers)
         node.visit(found)
         self._calls = {each.node: each for each in found.calls}
-        self._reads = {each.node: self._value(each, found.settings) for each in found.reads}
-        still_read = {each.name for each in found.reads if self._reads[each.node] is None}
+        self._reads = {
+            node: self._value(node.attr.value, server, blocks, found.settings)
+            for node, server, blocks in found.reads
+        }
+        still_read = {node.attr.value for node, *_ in found.reads if self._reads[node] is None}
         self._replaced = {
             each.statement
             for each in found.settings
@@ -293,17 +282,19 @@ class RunCalls(Step):
             return updated_node
         return cst.FormattedStringText(text)
 
-    def _value(self, read: SettingRead, settings: Sequence[Setting]) -> cst.BaseExpression | None:
-        """Return the value of a setting at a read; None if it is only known at run time."""
-        own = [each for each in settings if each.name == read.name and each.server & read.server]
+    def _value(
+        self, name: str, server: set[str], blocks: Blocks, settings: Sequence[Setting]
+    ) -> cst.BaseExpression | None:
+        """Return the value of a setting at a read in these blocks; None if it is only known at run time."""
+        own = [each for each in settings if each.name == name and each.server & server]
         if own:
-            is_known = len(own) == 1 and read.blocks[: len(own[0].blocks)] == own[0].blocks
+            is_known = len(own) == 1 and blocks[: len(own[0].blocks)] == own[0].blocks
             return own[0].value if is_known else None
-        for each in read.server & self.file.served.keys():
-            value = self.file.served[each].get(read.name)
+        for each in server & self.file.served.keys():
+            value = self.file.served[each].get(name)
             if value is not None:
                 return value if is_literal(value) else None
-            default = DEFAULT_SETTINGS.get(read.name)
+            default = DEFAULT_SETTINGS.get(name)
             return None if default is None else cst.parse_expression(default)
         return None
 

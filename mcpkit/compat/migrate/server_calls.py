@@ -15,8 +15,10 @@ from .syntax import (
     code,
     comments_of,
     is_docstring,
+    is_name,
     keyword,
     nodes_in,
+    owner_of,
     path_of,
     set_attribute,
     string,
@@ -74,11 +76,9 @@ class Constructors(Step):
 
     def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:
         """Rewrite a constructor call, also `super().__init__(...)` in a subclass."""
-        match original_node.func:
-            case cst.Attribute(attr=cst.Name(value="__init__"), value=cst.Call(func=cst.Name(value="super"))):
-                is_super = original_node in self._in_subclass
-            case _:
-                is_super = False
+        owner = owner_of(original_node.func, "__init__")
+        is_super = isinstance(owner, cst.Call) and is_name(owner.func, "super")
+        is_super = is_super and original_node in self._in_subclass
         is_class = self.whole_names(original_node.func) & (SERVER_CLASSES | self.file.constructors)
         if not is_class and not is_super:
             return updated_node
@@ -401,24 +401,15 @@ class SessionManager(Step):
             self._handled.add(node.func.value)
 
     def _runs_manager(self, node: cst.BaseExpression | None) -> bool:
-        match node:
-            case cst.Call(func=cst.Attribute(attr=cst.Name(value="run"), value=manager)):
-                return self.method_of_server(manager) == "session_manager"
-            case _:
-                return False
+        manager = owner_of(node.func, "run") if isinstance(node, cst.Call) else None
+        return manager is not None and self.method_of_server(manager) == "session_manager"
 
 
 def _stack_item(node: cst.SimpleStatementLine) -> cst.BaseExpression | None:
     """Return the context manager in `await stack.enter_async_context(...)`."""
     match node.body[0]:
-        case cst.Expr(
-            value=cst.Await(
-                expression=cst.Call(
-                    func=cst.Attribute(attr=cst.Name(value="enter_async_context")), args=[only]
-                )
-            )
-        ):
-            return only.value
+        case cst.Expr(value=cst.Await(expression=cst.Call(func=function, args=[only]))):
+            return only.value if owner_of(function, "enter_async_context") else None
         case _:
             return None
 

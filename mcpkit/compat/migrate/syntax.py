@@ -72,17 +72,19 @@ def is_docstring(node: cst.CSTNode) -> bool:
     return isinstance(only, cst.Expr) and isinstance(only.value, cst.SimpleString | cst.ConcatenatedString)
 
 
+def owner_of(node: cst.CSTNode, name: str) -> cst.BaseExpression | None:
+    """Return `x` if a node is `x.name`."""
+    return node.value if isinstance(node, cst.Attribute) and node.attr.value == name else None
+
+
 def set_attribute(node: cst.CSTNode, owner: str) -> tuple[cst.BaseExpression, str, cst.BaseExpression] | None:
     """Return `x`, the name and the value of a statement `x.owner.name = value`."""
     only = node.body[0] if isinstance(node, cst.SimpleStatementLine) and len(node.body) == 1 else None
     target = only.targets[0].target if isinstance(only, cst.Assign) and len(only.targets) == 1 else None
-    match target:
-        case cst.Attribute(
-            attr=cst.Name(value=name), value=cst.Attribute(value=x, attr=cst.Name(value=found))
-        ):
-            return (x, name, only.value) if isinstance(only, cst.Assign) and found == owner else None
-        case _:
-            return None
+    x = owner_of(target.value, owner) if isinstance(target, cst.Attribute) else None
+    if x is None or not isinstance(only, cst.Assign) or not isinstance(target, cst.Attribute):
+        return None
+    return x, target.attr.value, only.value
 
 
 def nodes_in(node: cst.CSTNode, *, with_imports: bool = True) -> list[cst.CSTNode]:
