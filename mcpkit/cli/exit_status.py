@@ -10,12 +10,11 @@ from .._utils.exceptions import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
     METHOD_NOT_FOUND,
+    RESOURCE_NOT_FOUND,
     UNSUPPORTED_PROTOCOL_VERSION,
     ProtocolError,
 )
 from .._utils.package import missing_package
-
-_RESOURCE_NOT_FOUND: Final = -32002
 
 _AMBIGUOUS_CODES: Final = frozenset({INVALID_PARAMS, INTERNAL_ERROR, 0})
 """Error codes that servers also use for "not found"; 0 is the code of an exception of `mcp` 1.x."""
@@ -77,9 +76,7 @@ def message_and_status(error: Exception, *, is_debug: bool = False) -> tuple[str
         package = (error.name or "").partition(".")[0]
         if package in _PACKAGES_OF_EXTRA:
             return missing_package("this command", package, "cli"), Status.USAGE
-    if (
-        isinstance(error, ImportError) and ". Run: " in message
-    ):  # the message has the command that installs it
+    if isinstance(error, ImportError) and ". Run: " in message:  # a command that installs the package
         return message, Status.USAGE
     statuses: tuple[tuple[type[Exception] | tuple[type[Exception], ...], Status], ...] = (
         ((AuthorizationError, AuthorizationFailedError), Status.NOT_AUTHORIZED),
@@ -96,7 +93,7 @@ def message_and_status(error: Exception, *, is_debug: bool = False) -> tuple[str
 
 
 def _status_of_protocol_error(error: ProtocolError) -> Status:
-    if error.code in {METHOD_NOT_FOUND, _RESOURCE_NOT_FOUND}:
+    if error.code in {METHOD_NOT_FOUND, RESOURCE_NOT_FOUND}:
         return Status.NO_SUCH_THING
     if error.code == UNSUPPORTED_PROTOCOL_VERSION:  # no common revision, so no request is possible
         return Status.NOT_REACHED

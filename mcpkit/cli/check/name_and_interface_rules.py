@@ -57,7 +57,7 @@ def name_too_long(inputs: CheckInputs) -> Iterator[Problem]:
     """The name of a tool, with the prefix that a host adds, is longer than the host accepts."""
     for surface in inputs.surfaces:
         for place, tool in inputs.each_of(surface, "tool"):
-            for limit in NAME_LIMITS.values():
+            for limit in NAME_LIMITS:
                 full_name = limit.prefix.format(server=surface.server) + str(tool.get("name"))
                 excess = len(full_name) - limit.max_length
                 if excess > 0:

@@ -116,14 +116,12 @@ class NameLimit(NamedTuple):
         prefix: The prefix that it adds; `{server}` is the server's name.
         max_length: Maximum number of characters, prefix included.
         outcome: The consequence of a longer name.
-        url: Its documentation or source.
     """
 
     host: str
     prefix: str
     max_length: int
     outcome: str
-    url: str
 
 
 SPECIFIED_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}")
@@ -142,24 +140,17 @@ https://cloud.google.com/vertex-ai/generative-ai/docs/reference/rest/v1beta1/Fun
 GEMINI_ARGUMENT: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 """Names of parameters that Gemini accepts (same page)."""
 
-NAME_LIMITS: Final = {
-    "openai": NameLimit(
-        "OpenAI", "", 64, "rejects the request", "https://platform.openai.com/docs/api-reference/chat/create"
-    ),
-    "claude": NameLimit(
-        "Claude", "mcp__{server}__", 64, "rejects or omits it in many versions",
-        "https://github.com/anthropics/claude-code/issues/22276",
-    ),
-    "qwen-code": NameLimit(
-        "Qwen Code", "", 63, "replaces its middle by underscores",
-        "https://github.com/QwenLM/qwen-code/blob/main/packages/core/src/tools/mcp-tool.ts",
-    ),
-    "gemini-cli": NameLimit(
-        "Gemini CLI", "mcp_{server}_", 63, "replaces its middle by dots",
-        "https://github.com/google-gemini/gemini-cli/blob/main/packages/core/src/tools/mcp-tool.ts",
-    ),
-}  # fmt: skip
-"""Limits for the length of tool names."""
+NAME_LIMITS: Final = (
+    # https://platform.openai.com/docs/api-reference/chat/create
+    NameLimit("OpenAI", "", 64, "rejects the request"),
+    # https://github.com/anthropics/claude-code/issues/22276
+    NameLimit("Claude", "mcp__{server}__", 64, "rejects or omits it in many versions"),
+    # https://github.com/QwenLM/qwen-code/blob/main/packages/core/src/tools/mcp-tool.ts
+    NameLimit("Qwen Code", "", 63, "replaces its middle by underscores"),
+    # https://github.com/google-gemini/gemini-cli/blob/main/packages/core/src/tools/mcp-tool.ts
+    NameLimit("Gemini CLI", "mcp_{server}_", 63, "replaces its middle by dots"),
+)
+"""Limits for the length of tool names, with their documentation or source."""
 
 MAX_TEXT_LENGTH: Final = 2_048
 """Characters of descriptions of tools, and of instructions, that Claude Code shows to its model:
@@ -180,33 +171,29 @@ class StrictMode(NamedTuple):
         rejected_keywords: Keywords that it rejects.
         requires_all: Whether every property must be required.
         allows_recursion: Whether schemas may be recursive.
-        url: Its documentation.
     """
 
     host: str
     rejected_keywords: frozenset[str]
     requires_all: bool
     allows_recursion: bool
-    url: str
 
 
 STRICT_MODES: Final = {
+    # https://platform.openai.com/docs/guides/structured-outputs#supported-schemas
     "openai-strict": StrictMode(
         "OpenAI",
         frozenset({"allOf", "not", "oneOf", "dependentRequired", "dependentSchemas", "if", "then", "else",
                    "patternProperties", "prefixItems"}),
-        requires_all=True,
-        allows_recursion=True,
-        url="https://platform.openai.com/docs/guides/structured-outputs#supported-schemas",
+        requires_all=True, allows_recursion=True,
     ),
+    # https://platform.claude.com/docs/en/build-with-claude/structured-outputs#json-schema-limitations
     "anthropic-strict": StrictMode(
         "Anthropic",
         frozenset({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minLength",
                    "maxLength", "maxItems", "uniqueItems", "oneOf", "not", "if", "then",
                    "else", "patternProperties", "prefixItems"}),
-        requires_all=False,
-        allows_recursion=False,
-        url="https://platform.claude.com/docs/en/build-with-claude/structured-outputs#json-schema-limitations",
+        requires_all=False, allows_recursion=False,
     ),
 }  # fmt: skip
 """Strict modes, checked with `--host` only: most hosts do not use them for MCP tools."""

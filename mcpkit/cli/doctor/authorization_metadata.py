@@ -206,8 +206,6 @@ def header_items(headers: Mapping[str, str], name: str) -> set[str]:
 
 # The protected server
 
-_CODE, _REFRESH = "authorization_code", "refresh_token"
-
 
 class ResourceCheck:
     """Check whether clients find the protected resource metadata, and whether it is about the server.
@@ -437,11 +435,11 @@ class IssuerCheck:
         grants = string_items(document.get("grant_types_supported"))
         if types and "code" not in types:
             yield self._finding("no-code", what="response_types_supported")
-        elif grants and _CODE not in grants:
+        elif grants and "authorization_code" not in grants:
             yield self._finding("no-code", what="grant_types_supported")
         if "S256" not in string_items(document.get("code_challenge_methods_supported")):
             yield self._finding("no-pkce")
-        if grants and _CODE in grants and _REFRESH not in grants:
+        if "authorization_code" in grants and "refresh_token" not in grants:
             yield self._finding("no-refresh")
         if document.get("authorization_response_iss_parameter_supported") is not True:
             yield self._finding("no-iss")

@@ -25,46 +25,47 @@ from .stdio_checks import ProcessProbe
 
 P = TypeVar("P", bound=Probe)
 
-Check = Callable[[P], Awaitable[CheckResult]]
+Check = tuple[str, Callable[[P, CheckResult], Awaitable[None]]]
+"""Name and function of a check."""
 
 _PROTOCOL_CHECKS: Final[tuple[Check[Probe], ...]] = (
-    protocol_checks.check_lists,
-    protocol_checks.check_capabilities,
-    protocol_checks.check_standard_responses,
-    protocol_checks.check_tool_calls,
-    protocol_checks.check_client,
+    ("lists", protocol_checks.check_lists),
+    ("capabilities", protocol_checks.check_capabilities),
+    ("answers", protocol_checks.check_standard_responses),
+    ("calls", protocol_checks.check_tool_calls),
+    ("client", protocol_checks.check_client),
 )
 _STDIO_CHECKS: Final[tuple[Check[ProcessProbe], ...]] = (
-    stdio_checks.check_start,
-    stdio_checks.check_stdout,
-    stdio_checks.check_process_revisions,
+    ("start", stdio_checks.check_start),
+    ("standard output", stdio_checks.check_stdout),
+    ("revisions", stdio_checks.check_process_revisions),
     *_PROTOCOL_CHECKS,
-    stdio_checks.check_malformed,
-    stdio_checks.check_encoding,
-    stdio_checks.check_stdout,
-    stdio_checks.check_input_end,
-    stdio_checks.check_sigterm,
+    ("malformed messages", stdio_checks.check_malformed),
+    ("encoding", stdio_checks.check_encoding),
+    ("standard output", stdio_checks.check_stdout),
+    ("end of standard input", stdio_checks.check_input_end),
+    ("SIGTERM", stdio_checks.check_sigterm),
 )
 _FIRST_CHECKS: Final[tuple[Check[HttpProbe], ...]] = (
-    http_checks.check_first_response,
-    http_checks.check_clock_and_certificate,
+    ("first response", http_checks.check_first_response),
+    ("clock and certificate", http_checks.check_clock_and_certificate),
 )
 _HTTP_CHECKS: Final[tuple[Check[HttpProbe], ...]] = (
-    http_checks.check_revisions,
-    http_checks.check_affinity,
-    http_checks.check_statuses,
-    http_checks.check_origins,
-    http_checks.check_cors,
-    http_checks.check_streams,
+    ("revisions", http_checks.check_revisions),
+    ("several connections", http_checks.check_affinity),
+    ("statuses", http_checks.check_statuses),
+    ("Origin and Host", http_checks.check_origins),
+    ("CORS", http_checks.check_cors),
+    ("streams", http_checks.check_streams),
     *_PROTOCOL_CHECKS,
-    http_checks.check_login,
-    http_checks.check_session_end,
+    ("authorization", http_checks.check_login),
+    ("end of the session", http_checks.check_session_end),
 )
 _SSE_CHECKS: Final[tuple[Check[HttpProbe], ...]] = (
-    http_checks.check_sse_endpoint,
-    http_checks.check_origins,
+    ("endpoint", http_checks.check_sse_endpoint),
+    ("Origin and Host", http_checks.check_origins),
     *_PROTOCOL_CHECKS,
-    http_checks.check_login,
+    ("authorization", http_checks.check_login),
 )
 
 _TIMEOUT = 10.0
@@ -91,8 +92,9 @@ async def command(server: ServerTarget, call: bool) -> Status:
 
     async def run(probe: P, checks: tuple[Check[P], ...]) -> bool:
         """Run checks up to one that makes the next ones pointless, and return whether there was none."""
-        for check in checks:
-            steps.append(result := await check(probe))
+        for name, check in checks:
+            steps.append(result := CheckResult(name))
+            await check(probe, result)
             if not server.is_json:
                 _print_check(result)
             if result.stops or probe.status is not None:
@@ -124,12 +126,11 @@ async def command(server: ServerTarget, call: bool) -> Status:
 async def _create_probe(server: ServerTarget, *, calls_tools: bool) -> ProcessProbe | HttpProbe:
     options = server.options
     transport = _transport_of(server.target)
-    response_timeout = options.get("timeout", _TIMEOUT)
-    first_timeout = options.get("timeout", _FIRST_TIMEOUT)
+    timeouts = options.get("timeout", _TIMEOUT), options.get("timeout", _FIRST_TIMEOUT)
     if isinstance(transport, StdioServerConfig):
         env, cwd = {**transport.env, **options.get("env", {})}, options.get("cwd") or transport.cwd
         config = replace(transport, env=env, cwd=cwd)
-        return ProcessProbe(response_timeout, first_timeout, calls_tools, server.client, config=config)
+        return ProcessProbe(*timeouts, calls_tools, server.client, config=config)
     headers = {**transport.headers, **options.get("headers", {})}
     token = options.get("token", transport.token)
     if token is None and not any(name.lower() == "authorization" for name in headers):
@@ -140,15 +141,7 @@ async def _create_probe(server: ServerTarget, *, calls_tools: bool) -> ProcessPr
     if token is not None:
         headers["Authorization"] = f"Bearer {token}"
     is_sse = "sse" in {server.transport, transport.transport}
-    return HttpProbe(
-        response_timeout,
-        first_timeout,
-        calls_tools,
-        server.client,
-        url=transport.url,
-        headers=headers,
-        is_sse=is_sse,
-    )
+    return HttpProbe(*timeouts, calls_tools, server.client, url=transport.url, headers=headers, is_sse=is_sse)
 
 
 def _transport_of(word: str) -> StdioServerConfig | HttpServerConfig:

@@ -8,19 +8,6 @@ from typing import Final
 
 from ..findings import CatalogueEntry, Severity, error, finding_text, note, warning
 
-_STDERR: Final = (
-    "write only messages to standard output, and other output to standard error: print(..., file=sys.stderr),"
-    " or logging"
-)
-_ONE_PLACE: Final = (
-    "route all requests of a session to one instance (affinity by Mcp-Session-Id), or share sessions between the"
-    " instances: with mcpkit, the same secret or a shared engine"
-)
-_UNBUFFERED: Final = (
-    "configure the proxy to pass events at once: no compression of text/event-stream (nginx gzip_types), and no"
-    " buffering (nginx proxy_buffering off, or the header X-Accel-Buffering: no, unless proxy_ignore_headers names it)"
-)
-
 CATALOGUE: Final[Mapping[str, CatalogueEntry]] = {
     # Reaching the server
     "not-started": error("{problem}.",
@@ -60,7 +47,9 @@ CATALOGUE: Final[Mapping[str, CatalogueEntry]] = {
         " not yet valid.",
         "synchronize the clock with NTP"),
     # Messages
-    "noise": error("Line {line} of standard output is not a JSON-RPC message: {text}.", _STDERR),
+    "noise": error("Line {line} of standard output is not a JSON-RPC message: {text}.",
+        "write only messages to standard output, and other output to standard error: print(..., file=sys.stderr),"
+        " or logging"),
     "byte-order-mark": error("Standard output begins with a byte order mark.",
         "write UTF-8 without one: utf-8, not utf-8-sig"),
     "crlf": warning("Messages end with CRLF instead of a newline.",
@@ -129,7 +118,8 @@ CATALOGUE: Final[Mapping[str, CatalogueEntry]] = {
     "no-affinity": error(
         "{failed} of {asked} requests of one session over new connections got HTTP {status}: they reach an instance"
         " that does not have the session.",
-        _ONE_PLACE),
+        "route all requests of a session to one instance (affinity by Mcp-Session-Id), or share sessions between the"
+        " instances: with mcpkit, the same secret or a shared engine"),
     "revision-header": warning("A request with an unknown MCP-Protocol-Version got HTTP {status}.",
         "respond with 400"),
     "unknown-session": warning(
@@ -157,7 +147,9 @@ CATALOGUE: Final[Mapping[str, CatalogueEntry]] = {
     "buffered-events": error(
         "{what} did not arrive while the stream was open: a proxy or middleware buffers events, so progress, server"
         " requests and notifications are late.",
-        _UNBUFFERED),
+        "configure the proxy to pass events at once: no compression of text/event-stream (nginx gzip_types), and no"
+        " buffering (nginx proxy_buffering off, or the header X-Accel-Buffering: no, unless proxy_ignore_headers names"
+        " it)"),
     "endpoint-origin": error("The HTTP+SSE stream names an endpoint at another origin, {endpoint}: clients reject it.",
         "send a path, or the public URL; make the server trust its proxy (X-Forwarded-Host and -Proto)"),
 }  # fmt: skip

@@ -38,12 +38,11 @@ _MAX_CLOCK_SKEW: Final = 60.0
 _EXPIRY_NOTICE: Final = 14 * 86_400
 
 
-async def check_first_response(probe: HttpProbe) -> CheckResult:
+async def check_first_response(probe: HttpProbe, check: CheckResult) -> None:
     """Send the first request, and follow redirects."""
-    check = CheckResult("first response")
     if probe.is_sse and await _open_sse(probe):
         check.summary = f"HTTP+SSE, after {probe.first.seconds:.1f} s"
-        return check
+        return
     reply = await probe.initialize(keeps_session=True)
     for _ in range(_MAX_REDIRECTS):
         if not 300 <= reply.status < 400 or not _follow_redirect(probe, check, reply):
@@ -51,38 +50,41 @@ async def check_first_response(probe: HttpProbe) -> CheckResult:
         reply = await probe.initialize(keeps_session=True)
     probe.first = reply
     if not reply.status:
-        return _add_unusable(probe, check, reply)
+        _add_unusable(probe, check, reply)
+        return
     if reply.status in {401, 403}:
-        return await _check_login_required(probe, check)
+        await _check_login_required(probe, check)
+        return
     if reply.seconds > _SLOW:
         check.add_finding("slow-start", seconds=reply.seconds)
     if reply.message is not None:
         await probe.enter_session(reply)
     if 300 <= reply.status < 400:
         check.stops = True
-        return check
+        return
     if probe.initialize_result is None and not await _has_other_transport(probe):
-        return _add_unusable(probe, check, reply)
+        _add_unusable(probe, check, reply)
+        return
     session = reply.headers.get("mcp-session-id", "none")
     if not session or not all("!" <= letter <= "~" for letter in session):
         check.add_finding("session-id", id=quoted(session))
     way = "HTTP+SSE" if probe.sse is not None else "HTTP"
     check.summary = f"{way}, after {reply.seconds:.1f} s{server_of(probe.initialize_result)}"
-    return check
 
 
-def _add_unusable(probe: HttpProbe, check: CheckResult, reply: HttpReply) -> CheckResult:
+def _add_unusable(probe: HttpProbe, check: CheckResult, reply: HttpReply) -> None:
     """Add a finding for a missing response, or one that is not from an MCP server."""
     probe.status = Status.NOT_REACHED
     if reply.kind == "time":
-        return check.add_finding("no-answer", seconds=reply.seconds, last="")
-    if not reply.status:
-        return check.add_finding(reply.kind, host=urlsplit(probe.url).hostname, problem=reply.problem)
-    if reply.status == 200 and reply.type not in {"application/json", EVENTS}:
-        return check.add_finding("content-type", type=quoted(reply.type or "none"))
-    if reply.status >= 500:
-        return check.add_finding("server-error", status=reply.status)
-    return check.add_finding("no-mcp", answer=reply)
+        check.add_finding("no-answer", seconds=reply.seconds, last="")
+    elif not reply.status:
+        check.add_finding(reply.kind, host=urlsplit(probe.url).hostname, problem=reply.problem)
+    elif reply.status == 200 and reply.type not in {"application/json", EVENTS}:
+        check.add_finding("content-type", type=quoted(reply.type or "none"))
+    elif reply.status >= 500:
+        check.add_finding("server-error", status=reply.status)
+    else:
+        check.add_finding("no-mcp", answer=reply)
 
 
 def _follow_redirect(probe: HttpProbe, check: CheckResult, reply: HttpReply) -> bool:
@@ -116,35 +118,29 @@ async def _open_sse(probe: HttpProbe) -> bool:
     return probe.sse is not None
 
 
-async def _check_login_required(probe: HttpProbe, check: CheckResult) -> CheckResult:
+async def _check_login_required(probe: HttpProbe, check: CheckResult) -> None:
     """Check the authorization metadata of a server that requires a token."""
     check.findings += await _authorization_findings(probe, check.step)
     check.stops = True
     probe.status = Status.FINDINGS if check.findings else Status.NOT_AUTHORIZED
-    codes = {each.code for each in check.findings}
-    way = f"Run mcpkit doctor {probe.url} --token TOKEN, as the server names no authorization server"
-    if "no-metadata" not in codes:
-        way = f"Run mcpkit auth login {probe.url}"
-    check.summary = (
-        f"HTTP {probe.first.status}: the server rejected the token"
-        if probe.has_credentials
-        else f"HTTP {probe.first.status}: the other checks need authorization. {way}"
-    )
-    return check
+    if probe.has_credentials:
+        reason = "the server rejected the token"
+    elif any(each.code == "no-metadata" for each in check.findings):
+        way = f"mcpkit doctor {probe.url} --token TOKEN, as the server names no authorization server"
+        reason = f"the other checks need authorization. Run {way}"
+    else:
+        reason = f"the other checks need authorization. Run mcpkit auth login {probe.url}"
+    check.summary = f"HTTP {probe.first.status}: {reason}"
 
 
-async def check_login(probe: HttpProbe) -> CheckResult:
+async def check_login(probe: HttpProbe, check: CheckResult) -> None:
     """Check the authorization metadata if requests carry a token."""
-    check = CheckResult("authorization")
     if probe.has_credentials:
         check.findings += await _authorization_findings(probe, check.step)
         check.summary = "checked without a token"
-    return check
 
 
-_CAUSED_BY_NO_METADATA: Final = frozenset(
-    {"challenge-without-metadata", "sse-metadata", "march-foreign-issuer"}
-)
+_CAUSED_BY_NO_METADATA: Final = {"challenge-without-metadata", "sse-metadata", "march-foreign-issuer"}
 """Findings that follow from missing protected resource metadata."""
 
 
@@ -162,31 +158,31 @@ async def _authorization_findings(probe: HttpProbe, step: str) -> list[Finding]:
     return findings
 
 
-async def check_sse_endpoint(probe: HttpProbe) -> CheckResult:
+async def check_sse_endpoint(probe: HttpProbe, check: CheckResult) -> None:
     """Check the endpoint of an HTTP+SSE stream, and send `initialize` there."""
-    check = CheckResult("endpoint")
     sse = required(probe.sse)
     if not sse.endpoint:
         check.stops = True
-        return check.add_finding("buffered-events", what="The endpoint event of HTTP+SSE")
+        check.add_finding("buffered-events", what="The endpoint event of HTTP+SSE")
+        return
     ours, named = urlsplit(probe.url), urlsplit(sse.endpoint)
     if (ours.scheme, ours.netloc) != (named.scheme, named.netloc):
         check.stops = True
-        return check.add_finding("endpoint-origin", endpoint=quoted(sse.endpoint, 200))
+        check.add_finding("endpoint-origin", endpoint=quoted(sse.endpoint, 200))
+        return
     answer = await sse.request("initialize", initialize_params(LATEST_HANDSHAKE))
     if answer.result is None:
         probe.status = Status.NOT_REACHED
-        return check.add_finding("no-mcp", answer=answer)
-    probe.initialize_result, probe.connection = answer.result, sse
+        check.add_finding("no-mcp", answer=answer)
+        return
+    probe.initialize_result, probe.send_request = answer.result, sse.request
     await sse.notify("notifications/initialized")
     probe.revisions = [str(answer.result.get("protocolVersion"))]
     check.summary = f"supports {probe.revisions[0]}{server_of(answer.result)}"
-    return check
 
 
-async def check_clock_and_certificate(probe: HttpProbe) -> CheckResult:
+async def check_clock_and_certificate(probe: HttpProbe, check: CheckResult) -> None:
     """Check the clock and the certificate of the server."""
-    check = CheckResult("clock and certificate")
     date = probe.first.headers.get("date")
     notes: list[str] = []
     if date is not None:
@@ -205,7 +201,6 @@ async def check_clock_and_certificate(probe: HttpProbe) -> CheckResult:
             if until - time.time() < _EXPIRY_NOTICE:
                 check.add_finding("certificate-ends", host=parts.hostname, until=day)
     check.summary = ", ".join(notes)
-    return check
 
 
 async def _certificate_expiry(host: str, port: int) -> float | None:
@@ -224,9 +219,8 @@ _REQUEST_COUNT: Final = 8
 _STREAM_TIMEOUT: Final = 5.0
 
 
-async def check_revisions(probe: HttpProbe) -> CheckResult:
+async def check_revisions(probe: HttpProbe, check: CheckResult) -> None:
     """Request each revision in a new session."""
-    check = CheckResult("revisions")
     connection = HttpConnection(probe, {})
     discovered = await connection.request("server/discover", stateless_params())
     revisions = (*HANDSHAKE[:-1], FUTURE)
@@ -235,31 +229,28 @@ async def check_revisions(probe: HttpProbe) -> CheckResult:
     if probe.discover_result is not None:
         probe.listen = connection.listen
         if probe.initialize_result is None:
-            probe.connection = connection
-    return check
+            probe.send_request = connection.request
 
 
-async def check_affinity(probe: HttpProbe) -> CheckResult:
+async def check_affinity(probe: HttpProbe, check: CheckResult) -> None:
     """Send requests of one session over separate connections, which may reach several instances."""
-    check = CheckResult("several connections")
     session = probe.session
     if session is None or probe.session_id is None:
         check.summary = "no sessions"
-        return check
+        return
     replies = [await session.reply("ping", is_new=True) for _ in range(_REQUEST_COUNT)]
     failed = [reply for reply in replies if reply.status in {400, 404}]
     if failed:
         session.tries = 2 * _REQUEST_COUNT
         probe.has_unshared_sessions = True
         count, status = len(failed), failed[0].status
-        return check.add_finding("no-affinity", failed=count, asked=_REQUEST_COUNT, status=status)
+        check.add_finding("no-affinity", failed=count, asked=_REQUEST_COUNT, status=status)
+        return
     check.summary = f"{_REQUEST_COUNT} connections, one session"
-    return check
 
 
-async def check_statuses(probe: HttpProbe) -> CheckResult:
+async def check_statuses(probe: HttpProbe, check: CheckResult) -> None:
     """Send requests that require a certain HTTP status."""
-    check = CheckResult("statuses")
     session = probe.session
     if session is not None:
         if probe.notification_reply.status != 202:
@@ -277,12 +268,10 @@ async def check_statuses(probe: HttpProbe) -> CheckResult:
     if reply.status not in {400, 404}:
         check.add_finding("malformed-status", answer=reply)
     check.summary = "notifications, sessions, revisions, malformed messages"
-    return check
 
 
-async def check_streams(probe: HttpProbe) -> CheckResult:
+async def check_streams(probe: HttpProbe, check: CheckResult) -> None:
     """Open streams, and check that events arrive at once."""
-    check = CheckResult("streams")
     notes: list[str] = []
     session = probe.session
     if session is not None:
@@ -305,14 +294,12 @@ async def check_streams(probe: HttpProbe) -> CheckResult:
         elif answer.result is not None:
             notes.append("subscriptions/listen is acknowledged immediately")
     check.summary = ", ".join(notes)
-    return check
 
 
-async def check_session_end(probe: HttpProbe) -> CheckResult:
+async def check_session_end(probe: HttpProbe, check: CheckResult) -> None:
     """Delete the session, and check that it has ended."""
-    check = CheckResult("end of the session")
     if probe.session_id is None:
-        return check
+        return
     session = required(probe.session)
     reply = await session.send("DELETE", {})
     if reply.status == 405:
@@ -324,7 +311,6 @@ async def check_session_end(probe: HttpProbe) -> CheckResult:
         if 200 <= again.status < 300:
             check.add_finding("session-goes-on", status=reply.status)
         check.summary = "by DELETE"
-    return check
 
 
 _FOREIGN_HOST: Final = "mcpkit-doctor.example"
@@ -333,13 +319,12 @@ _INSPECTOR_ORIGIN: Final = "http://localhost:6274"
 _REQUEST_HEADERS: Final = ("content-type", "mcp-protocol-version", "mcp-session-id", "last-event-id")
 
 
-async def check_origins(probe: HttpProbe) -> CheckResult:
+async def check_origins(probe: HttpProbe, check: CheckResult) -> None:
     """Send a foreign Origin and Host to a server in the local network."""
-    check = CheckResult("Origin and Host")
     host = urlsplit(probe.url).hostname or ""
     if not _is_local(host):
         check.summary = "not checked: the server is not in the local network"
-        return check
+        return
     status = (await _send_foreign(probe, {"Origin": f"https://{_FOREIGN_HOST}"})).status
     if 200 <= status < 300:
         check.add_finding("foreign-origin", status=status)
@@ -348,7 +333,6 @@ async def check_origins(probe: HttpProbe) -> CheckResult:
         if 200 <= status < 300:
             check.add_finding("foreign-host", status=status)
     check.summary = "foreign origins and hosts are rejected"
-    return check
 
 
 async def _send_foreign(probe: HttpProbe, headers: Mapping[str, str]) -> HttpReply:
@@ -357,15 +341,14 @@ async def _send_foreign(probe: HttpProbe, headers: Mapping[str, str]) -> HttpRep
     return await probe.initialize(more=headers)
 
 
-async def check_cors(probe: HttpProbe) -> CheckResult:
+async def check_cors(probe: HttpProbe, check: CheckResult) -> None:
     """Send a CORS preflight and a request as MCP Inspector does; if its origin is allowed, all headers must be."""
-    check = CheckResult("CORS")
     sent = (*_REQUEST_HEADERS, "authorization") if probe.has_credentials else _REQUEST_HEADERS
     asked = {"Origin": _INSPECTOR_ORIGIN, "Access-Control-Request-Method": "POST"}
     reply = await probe.send("OPTIONS", {**asked, "Access-Control-Request-Headers": ",".join(sent)})
     if not _is_allowed(reply):
         check.summary = f"{_INSPECTOR_ORIGIN} is not allowed"
-        return check
+        return
     allowed = header_items(reply.headers, "access-control-allow-headers")
     not_by_star = {"authorization"} if "*" in allowed else set(sent)  # `*` stands for all other headers
     if missing := [name for name in sent if name not in allowed and name in not_by_star]:
@@ -378,7 +361,6 @@ async def check_cors(probe: HttpProbe) -> CheckResult:
         if not {"mcp-session-id", "*"} & exposed:
             check.add_finding("cors-exposed", page=_INSPECTOR_ORIGIN, names="Mcp-Session-Id")
     check.summary = f"{_INSPECTOR_ORIGIN} is allowed"
-    return check
 
 
 def _is_allowed(reply: HttpReply) -> bool:

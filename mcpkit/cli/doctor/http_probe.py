@@ -216,7 +216,8 @@ class HttpProbe(Probe):
             headers["MCP-Protocol-Version"] = version
         if (session := reply.headers.get("mcp-session-id")) is not None and session.isascii():
             headers["Mcp-Session-Id"] = session
-        self.connection = self.session = HttpConnection(self, headers)
+        self.session = HttpConnection(self, headers)
+        self.send_request = self.session.request
         self.notification_reply = await self.session.notify("notifications/initialized")
 
     async def close(self) -> None:
@@ -317,11 +318,9 @@ class HttpConnection:
                 break
         return reply
 
-    async def request(
-        self, method: str, params: Json | None = None, *, seconds: float | None = None
-    ) -> Answer:
+    async def request(self, method: str, params: Json | None = None) -> Answer:
         """Send a request, and wait for its response."""
-        return (await self.reply(method, params, tries=self.tries, seconds=seconds)).answer
+        return (await self.reply(method, params, tries=self.tries)).answer
 
     async def reply(
         self,
@@ -413,15 +412,13 @@ class SseConnection:
             self._reading.cancel()
             await asyncio.wait((self._reading,))
 
-    async def request(
-        self, method: str, params: Json | None = None, *, seconds: float | None = None
-    ) -> Answer:
+    async def request(self, method: str, params: Json | None = None) -> Answer:
         """Send a request, and wait for its response on the stream."""
         self._last += 1
         key = self._last
         answered: asyncio.Future[Json] = asyncio.get_running_loop().create_future()
         self._pending[key] = answered
-        seconds = self._probe.response_timeout if seconds is None else seconds
+        seconds = self._probe.response_timeout
         message = {"jsonrpc": "2.0", "id": key, "method": method, "params": params or {}}
         reply = await self._probe.send("POST", ACCEPTED, message, url=self.endpoint)
         if not 200 <= reply.status < 300:

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from ..._utils.exceptions import INVALID_PARAMS, METHOD_NOT_FOUND, ProtocolError, TransportError
 from ..._utils.package import __version__
@@ -87,22 +87,6 @@ def answer_from_message(message: Json, seconds: float, status: int = 0) -> Answe
     return Answer(None, None, "a response without result or error", seconds, status)
 
 
-class Connection(Protocol):
-    """Connection to the server; a missing response is an `Answer` with a problem, not an exception."""
-
-    async def request(
-        self, method: str, params: Json | None = None, *, seconds: float | None = None
-    ) -> Answer:
-        """Send a request, and wait for its response.
-
-        Args:
-            method: The method.
-            params: Its parameters.
-            seconds: Timeout; None for that of the probe.
-        """
-        ...
-
-
 @dataclass
 class CheckResult:
     """Result of a check.
@@ -119,12 +103,11 @@ class CheckResult:
     findings: list[Finding] = field(default_factory=list[Finding])
     stops: bool = False
 
-    def add_finding(self, code: str, **facts: object) -> CheckResult:
-        """Add a finding of the catalogue unless it has been added already, and return this result."""
+    def add_finding(self, code: str, **facts: object) -> None:
+        """Add a finding of the catalogue unless it has been added already."""
         finding = CATALOGUE[code].finding(code, self.step, **facts)
         if finding not in self.findings:
             self.findings.append(finding)
-        return self
 
 
 def quoted(text: str, max_length: int = 80) -> str:
@@ -144,7 +127,8 @@ class Probe:
         initialize_result: The result of `initialize` with the latest handshake revision; None if it failed.
         discover_result: The result of `server/discover`; None if it failed.
         revisions: The supported revisions.
-        connection: The connection that checks use; None before it is known.
+        send_request: Sends a request over the connection that checks use, and waits for its response; a missing one is
+            an `Answer` with a problem. None before the connection is known.
         listen: Sends `subscriptions/listen` with params and a timeout, and returns those of the acknowledgement as a
             result; None if the stateless revisions are not supported.
         lists: The items by list method.
@@ -162,7 +146,7 @@ class Probe:
     initialize_result: Json | None = None
     discover_result: Json | None = None
     revisions: list[str] = field(default_factory=list[str])
-    connection: Connection | None = None
+    send_request: Callable[[str, Json | None], Awaitable[Answer]] | None = None
     listen: Callable[[Json, float], Awaitable[Answer]] | None = None
     lists: dict[str, list[Json]] = field(default_factory=dict[str, list[Json]])
     paged: set[str] = field(default_factory=set[str])
@@ -184,9 +168,9 @@ class Probe:
         return capabilities if is_object(capabilities) else {}
 
     async def request(self, method: str, params: Json | None = None) -> Answer:
-        """Send a request over the connection."""
+        """Send a request over the connection, in the form of the revision."""
         params = stateless_params(params) if self.is_stateless else params
-        return await required(self.connection).request(method, params)
+        return await required(self.send_request)(method, params)
 
 
 def required(value: T | None) -> T:
@@ -260,9 +244,8 @@ _LISTS: Final = (
 """Capability, method and the member of its result."""
 
 
-async def check_lists(probe: Probe) -> CheckResult:
+async def check_lists(probe: Probe, check: CheckResult) -> None:
     """Read every list, declared or not."""
-    check = CheckResult("lists")
     counts: list[str] = []
     for capability, method, key in _LISTS:
         is_declared = capability in probe.capabilities
@@ -278,7 +261,6 @@ async def check_lists(probe: Probe) -> CheckResult:
             name = "templates" if key == "resourceTemplates" else key
             counts.append(f"{len(items)} {name if len(items) > 1 else name[:-1]}")
     check.summary = ", ".join(counts) or "all lists are empty"
-    return check
 
 
 async def _read_list(
@@ -307,9 +289,8 @@ async def _read_list(
     return items, None
 
 
-async def check_capabilities(probe: Probe) -> CheckResult:
+async def check_capabilities(probe: Probe, check: CheckResult) -> None:
     """Try the declared capabilities other than lists."""
-    check = CheckResult("capabilities")
     tried: list[str] = []
     if "completions" in probe.capabilities:
         tried.append("completions")
@@ -334,7 +315,6 @@ async def check_capabilities(probe: Probe) -> CheckResult:
     if await _try_listen(probe, check):
         tried.append("subscriptions/listen")
     check.summary = ", ".join(tried)
-    return check
 
 
 def _completion_params(probe: Probe) -> Json:
@@ -371,9 +351,8 @@ async def _try_listen(probe: Probe, check: CheckResult) -> bool:
     return True
 
 
-async def check_standard_responses(probe: Probe) -> CheckResult:
+async def check_standard_responses(probe: Probe, check: CheckResult) -> None:
     """Send requests with a fixed response: ping, an unknown method, an unknown cursor."""
-    check = CheckResult("answers")
     if not probe.is_stateless:
         answer = await probe.request("ping")
         if answer.result is None:
@@ -387,12 +366,10 @@ async def check_standard_responses(probe: Probe) -> CheckResult:
             check.add_finding("cursor-accepted", method=method, answer=answer)
     parts = {"ping": not probe.is_stateless, "unknown methods": True, "unknown cursors": bool(probe.paged)}
     check.summary = ", ".join(name for name, is_sent in parts.items() if is_sent)
-    return check
 
 
-async def check_tool_calls(probe: Probe) -> CheckResult:
+async def check_tool_calls(probe: Probe, check: CheckResult) -> None:
     """Call each tool that is read-only or idempotent and needs no arguments."""
-    check = CheckResult("calls")
     tools = [tool for tool in probe.lists["tools/list"] if _is_safe(tool)]
     for tool in tools if probe.calls_tools else ():
         answer = await probe.request("tools/call", {"name": tool.get("name"), "arguments": {}})
@@ -409,7 +386,6 @@ async def check_tool_calls(probe: Probe) -> CheckResult:
     if tools:
         count = f"{len(tools)} of {len(probe.lists['tools/list'])} tools"
         check.summary = f"called {count}" if probe.calls_tools else f"{count} can be called with --call"
-    return check
 
 
 def _is_safe(tool: Json) -> bool:
@@ -419,11 +395,10 @@ def _is_safe(tool: Json) -> bool:
     return hints.get("readOnlyHint") is True or hints.get("idempotentHint") is True
 
 
-async def check_client(probe: Probe) -> CheckResult:
+async def check_client(probe: Probe, check: CheckResult) -> None:
     """Connect with `Client`, which tries the newest revision first, and read all lists."""
-    check = CheckResult("client")
     if probe.has_unshared_sessions:
-        return check
+        return
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)  # its warnings are findings already
     try:
@@ -442,4 +417,3 @@ async def check_client(probe: Probe) -> CheckResult:
         check.add_finding("client-fails", problem=quoted(str(error), 300))
     finally:
         logging.disable(before)
-    return check

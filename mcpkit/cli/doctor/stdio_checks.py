@@ -53,6 +53,7 @@ class StdioConnection:
         env: More variables of its environment.
 
     Attributes:
+        process: The process.
         noise: Output on stdout that is not a message, with the number of its line.
         lines: The number of lines on stdout.
         messages: The number of messages on stdout.
@@ -83,16 +84,16 @@ class StdioConnection:
         self._acknowledged: asyncio.Future[Json] = self._loop.create_future()
         variables = child_environment({**config.env, **env})
         cwd = None if config.cwd is None else os.fspath(config.cwd)
-        self._process = ChildProcess(config.command, environment=variables, cwd=cwd, grace=_CLOSING)
+        self.process = ChildProcess(config.command, environment=variables, cwd=cwd, grace=_CLOSING)
         self._readers = [
-            self._read(self._process.stdout, self._process_line, self.ended),
-            self._read(self._process.stderr, self._process_stderr_line, self._stderr_ended),
+            self._read(self.process.stdout, self._process_line, self.ended),
+            self._read(self.process.stderr, self._process_stderr_line, self._stderr_ended),
         ]
 
     @property
     def exit_reason(self) -> str:
         """The signal or exit status of the process in words; empty while it runs."""
-        status = self._process.status
+        status = self.process.status
         if status is None:
             return ""
         if status < 0:
@@ -141,7 +142,7 @@ class StdioConnection:
 
     async def _wait_for_end(self) -> None:
         """Wait for the exit and for all output; briefly, since a child process may keep a stream open."""
-        await asyncio.wait((self._process.exited, self.ended, self._stderr_ended), timeout=_CLOSING)
+        await asyncio.wait((self.process.exited, self.ended, self._stderr_ended), timeout=_CLOSING)
 
     async def notify(self, method: str) -> None:
         """Send a notification."""
@@ -161,38 +162,30 @@ class StdioConnection:
     def write(self, data: bytes) -> bool:
         """Write to its stdin, and return whether that is open."""
         try:
-            os.write(self._process.stdin, data)
+            os.write(self.process.stdin, data)
         except (OSError, ValueError):
             return False
         return True
 
-    def close_input(self) -> None:
-        """Close its stdin."""
-        self._process.close_input()
-
     async def exit_within(self, seconds: float) -> bool:
         """Return whether it exits within some seconds."""
-        await asyncio.wait((self._process.exited,), timeout=seconds)
-        return self._process.exited.done()
-
-    def terminate(self) -> None:
-        """Send SIGTERM to it and its child processes."""
-        self._process.signal(signal.SIGTERM)
+        await asyncio.wait((self.process.exited,), timeout=seconds)
+        return self.process.exited.done()
 
     async def has_orphans(self, seconds: float) -> bool:
         """Return whether its child processes still run some seconds after its exit."""
         for _ in range(int(seconds / 0.05)):
-            if not self._process.signal(0):
+            if not self.process.signal(0):
                 return False
             await asyncio.sleep(0.05)  # no event reports their exit
         return True
 
     async def close(self) -> None:
         """Stop it and its child processes."""
-        await self._process.stop()
+        await self.process.stop()
         for reader in self._readers:  # at the end of its streams
             await asyncio.to_thread(reader.join, _CLOSING)
-        self._process.close()
+        self.process.close()
 
     # Output of the process
 
@@ -315,6 +308,10 @@ class ProcessProbe(Probe):
         self.started.append(process)
         return process
 
+    async def initialize(self, process: StdioConnection, revision: str = LATEST_HANDSHAKE) -> Answer:
+        """Send `initialize` as the first request of a process."""
+        return await process.request("initialize", initialize_params(revision), seconds=self.first_timeout)
+
     async def close(self) -> None:
         """Stop all processes."""
         await asyncio.gather(*(process.close() for process in self.started))
@@ -333,41 +330,40 @@ _EXIT_TIMEOUT: Final = 5.0
 _ORPHAN_TIMEOUT: Final = 1.0
 
 
-async def check_start(probe: ProcessProbe) -> CheckResult:
+async def check_start(probe: ProcessProbe, check: CheckResult) -> None:
     """Start the process, and wait for its first response."""
-    check = CheckResult("start")
     try:
         main = probe.main = probe.start()
     except TransportError as error:
         probe.status = Status.NOT_REACHED
-        return check.add_finding("not-started", problem=str(error))
+        check.add_finding("not-started", problem=str(error))
+        return
     started_at = time.monotonic()
-    answer = await main.request(
-        "initialize", initialize_params(LATEST_HANDSHAKE), seconds=probe.first_timeout
-    )
+    answer = await probe.initialize(main)
     passed = time.monotonic() - started_at
     if answer.result is None and answer.error is None:
         probe.status = Status.NOT_REACHED
         if main.ended.done():
-            return check.add_finding("ended-at-start", how=main.exit_reason, last=main.stderr_tail)
-        main.close_input()
+            check.add_finding("ended-at-start", how=main.exit_reason, last=main.stderr_tail)
+            return
+        main.process.close_input()
         await asyncio.wait((main.ended,), timeout=_FLUSH_TIMEOUT)
         if main.messages:
             probe.status = Status.FINDINGS
-            return check.add_finding("buffered-output")
-        return check.add_finding("no-answer", seconds=passed, last=main.stderr_tail)
+            check.add_finding("buffered-output")
+            return
+        check.add_finding("no-answer", seconds=passed, last=main.stderr_tail)
+        return
     if passed > _SLOW:
         check.add_finding("slow-start", seconds=passed)
     if answer.result is not None:
         probe.initialize_result = answer.result
         await main.notify("notifications/initialized")
     check.summary = f"first response after {passed:.1f} s{server_of(answer.result)}"
-    return check
 
 
-async def check_stdout(probe: ProcessProbe) -> CheckResult:
+async def check_stdout(probe: ProcessProbe, check: CheckResult) -> None:
     """Find output on stdout that is not a message."""
-    check = CheckResult("standard output")
     main = required(probe.main)
     if main.has_byte_order_mark and not probe.is_output_checked:
         check.add_finding("byte-order-mark")
@@ -379,21 +375,18 @@ async def check_stdout(probe: ProcessProbe) -> CheckResult:
         check.summary = "messages alone"
     probe.reported_noise = len(main.noise)
     probe.is_output_checked = True
-    return check
 
 
-async def check_process_revisions(probe: ProcessProbe) -> CheckResult:
+async def check_process_revisions(probe: ProcessProbe, check: CheckResult) -> None:
     """Request each revision from a second process, `server/discover` first, as clients of 2026-07-28 do."""
     process = probe.start()
     discovered = await process.request("server/discover", stateless_params(), seconds=probe.first_timeout)
-    check = CheckResult("revisions")
     answers: dict[str, Answer] = {}
     for revision in (LATEST_HANDSHAKE, *HANDSHAKE[:-1], FUTURE):
         answer = await process.request("initialize", initialize_params(revision))
         if answer.result is None and answers:  # some servers accept one initialize per process
             process = probe.start()
-            seconds = probe.first_timeout
-            answer = await process.request("initialize", initialize_params(revision), seconds=seconds)
+            answer = await probe.initialize(process, revision)
         if not answers and discovered.result is None and discovered.error is None:
             check.add_finding("discover-silent" if answer.result is not None else "discover-ends")
             if answer.result is None:
@@ -403,39 +396,34 @@ async def check_process_revisions(probe: ProcessProbe) -> CheckResult:
     if probe.discover_result is not None:
         probe.listen = probe.start().listen
     if probe.revisions:
-        probe.connection = required(probe.main)
-    return check
+        probe.send_request = required(probe.main).request
 
 
-async def check_malformed(probe: ProcessProbe) -> CheckResult:
+async def check_malformed(probe: ProcessProbe, check: CheckResult) -> None:
     """Send a line that is not JSON, and check that the process continues."""
-    check = CheckResult("malformed messages")
     main = required(probe.main)
     main.write(b'{"jsonrpc": "2.0", "id": \n')
     answer = await probe.request("tools/list", {})
     if not answer.result and not answer.error:
         check.add_finding("malformed-ends")
         probe.has_main_failed = True
-        return check
+        return
     check.summary = "the server continues after one"
-    return check
 
 
-async def check_encoding(probe: ProcessProbe) -> CheckResult:
+async def check_encoding(probe: ProcessProbe, check: CheckResult) -> None:
     """Send a non-ASCII id, with this system's encoding and with that of Windows."""
-    check = CheckResult("encoding")
     if not probe.has_main_failed and (problem := await _changed_id(probe, required(probe.main))):
-        return check.add_finding("encoding", problem=problem)
+        check.add_finding("encoding", problem=problem)
+        return
     other = probe.other = probe.start(PYTHONIOENCODING="cp1252", PYTHONUTF8="0")
-    initialize_result = await other.request(
-        "initialize", initialize_params(LATEST_HANDSHAKE), seconds=probe.first_timeout
-    )
-    if initialize_result.result is not None or probe.is_stateless:
+    answer = await probe.initialize(other)
+    if answer.result is not None or probe.is_stateless:
         await other.notify("notifications/initialized")
         if problem := await _changed_id(probe, other):
-            return check.add_finding("encoding-windows", problem=problem)
+            check.add_finding("encoding-windows", problem=problem)
+            return
     check.summary = "UTF-8, whatever the system's encoding"
-    return check
 
 
 async def _changed_id(probe: ProcessProbe, process: StdioConnection) -> str:
@@ -450,32 +438,30 @@ async def _changed_id(probe: ProcessProbe, process: StdioConnection) -> str:
     return f"{_NON_ASCII_ID!r} as {quoted(others[0])}" if others else str(answer)
 
 
-async def check_input_end(probe: ProcessProbe) -> CheckResult:
+async def check_input_end(probe: ProcessProbe, check: CheckResult) -> None:
     """Close stdin, and check that the process and its child processes exit."""
-    check = CheckResult("end of standard input")
     main = probe.start() if probe.has_main_failed else required(probe.main)
     if probe.has_main_failed:
-        await main.request("initialize", initialize_params(LATEST_HANDSHAKE), seconds=probe.first_timeout)
+        await probe.initialize(main)
     started_at = time.monotonic()
-    main.close_input()
+    main.process.close_input()
     if not await main.exit_within(_EXIT_TIMEOUT):
-        return check.add_finding("input-end-ignored", seconds=_EXIT_TIMEOUT)
+        check.add_finding("input-end-ignored", seconds=_EXIT_TIMEOUT)
+        return
     passed = time.monotonic() - started_at
     if await main.has_orphans(_ORPHAN_TIMEOUT):
         check.add_finding("orphans")
     check.summary = f"the process ended after {passed:.1f} s"
-    return check
 
 
-async def check_sigterm(probe: ProcessProbe) -> CheckResult:
+async def check_sigterm(probe: ProcessProbe, check: CheckResult) -> None:
     """Send SIGTERM to another process, and check that it exits."""
-    check = CheckResult("SIGTERM")
     other = probe.other
     if os.name == "nt" or other is None or other.ended.done():
-        return check
+        return
     started_at = time.monotonic()
-    other.terminate()
+    other.process.signal(signal.SIGTERM)  # its child processes get it, too
     if not await other.exit_within(_EXIT_TIMEOUT):
-        return check.add_finding("sigterm-ignored", seconds=_EXIT_TIMEOUT)
+        check.add_finding("sigterm-ignored", seconds=_EXIT_TIMEOUT)
+        return
     check.summary = f"the process ended after {time.monotonic() - started_at:.1f} s"
-    return check
