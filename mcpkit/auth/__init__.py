@@ -11,12 +11,12 @@ if TYPE_CHECKING:
     from .jwt import Jwt
     from .presets import Auth0, Cognito, Entra, Keycloak, Okta
     from .proxy.oauth_proxy import OAuthProxy
-    from .static_tokens import StaticTokens
     from .upstream.identity_providers import UpstreamProvider
     from .verifier import (
         AccessToken,
         InvalidTokenError,
         ProtectedResource,
+        StaticTokens,
         TokenVerifier,
         VerifierContext,
         VerifierUnavailableError,
@@ -33,10 +33,10 @@ else:
             ".jwt": "Jwt",
             ".presets": "Auth0 Cognito Entra Keycloak Okta",
             ".proxy.oauth_proxy": "OAuthProxy",
-            ".static_tokens": "StaticTokens",
             ".upstream.identity_providers": "UpstreamProvider",
             ".verifier": (
-                "AccessToken InvalidTokenError ProtectedResource TokenVerifier VerifierContext VerifierUnavailableError"
+                "AccessToken InvalidTokenError ProtectedResource StaticTokens TokenVerifier VerifierContext "
+                "VerifierUnavailableError"
             ),
         },
     )

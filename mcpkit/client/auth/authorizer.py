@@ -255,14 +255,18 @@ class ResourceAuthorizer:
         """Send a request with its token, and again after handling a challenge; see `Authorizer.send`."""
         attempt = TokenAttempt(self, http, _operation(method, content), may_ask)
         for number in range(1, _MAX_ATTEMPTS + 1):
-            response = await send(await attempt.headers(method, url))
+            try:
+                tokens = await self.current(http)
+            except AuthorizationFailedError as error:
+                raise _public_error(error, self.origin, 401, "") from error
+            response = await send([] if tokens is None else self._headers(tokens, method, url))
             nonce = response.headers.get("dpop-nonce")
             if nonce is not None and self._prover is not None:
                 self._prover.set_nonce(url, nonce)
             if response.status_code not in {401, 403} or number == _MAX_ATTEMPTS:
                 return response
             try:
-                if not await attempt.handle_challenge(response, has_nonce=nonce is not None):
+                if not await attempt.handle_challenge(response, tokens, has_nonce=nonce is not None):
                     return response
             except BaseException:
                 await response.aclose()
@@ -290,7 +294,7 @@ class ResourceAuthorizer:
             return tokens  # the server refuses them if they are not valid, and then the user can log in
         return self.tokens
 
-    def headers(self, tokens: Tokens, method: str, url: str) -> Pairs:
+    def _headers(self, tokens: Tokens, method: str, url: str) -> Pairs:
         """Return the headers that carry a token."""
         token = tokens.access_token
         pairs: Pairs = [(b"Authorization", f"{tokens.token_type} {token}".encode("latin-1"))]
@@ -504,21 +508,19 @@ class TokenAttempt:
     http: HttpSender
     operation: str
     may_ask: bool
-    _sent: Tokens | None = None
     _has_renewed: bool = False
     _has_used_nonce: bool = False
     _step_ups: list[frozenset[str]] = field(default_factory=list[frozenset[str]])
 
-    async def headers(self, method: str, url: str) -> Pairs:
-        """Return the authorization headers."""
-        try:
-            self._sent = await self.authorizer.current(self.http)
-        except AuthorizationFailedError as error:
-            raise _public_error(error, self.authorizer.origin, 401, "") from error
-        return [] if self._sent is None else self.authorizer.headers(self._sent, method, url)
-
-    async def handle_challenge(self, response: httpx2.Response, *, has_nonce: bool) -> bool:
+    async def handle_challenge(
+        self, response: httpx2.Response, sent: Tokens | None, *, has_nonce: bool
+    ) -> bool:
         """Handle a response with the status 401 or 403, and return whether to send the request again.
+
+        Args:
+            response: The response.
+            sent: The tokens of the request.
+            has_nonce: Whether the response has a nonce for further DPoP proofs.
 
         Raises:
             AuthorizationError: No sufficient token could be obtained.
@@ -534,20 +536,20 @@ class TokenAttempt:
             return True
         try:
             if response.status_code == 401:
-                await self._renew(found or Challenge("Bearer", {}))
+                await self._renew(found or Challenge("Bearer", {}), sent)
                 return True
             if found is None or error != "insufficient_scope" or not self.may_ask:
                 return False
             needed = frozenset(parse_scopes(found.parameters.get("scope")))
             if needed:
-                await self._step_up(found, needed)
+                await self._step_up(found, sent, needed)
             return bool(needed)
         except AuthorizationFailedError as failure:
             text, status = ", ".join(values), response.status_code
             raise _public_error(failure, self.authorizer.origin, status, text) from failure
 
-    async def _renew(self, challenge: Challenge) -> None:
-        authorizer, sent = self.authorizer, self._sent
+    async def _renew(self, challenge: Challenge, sent: Tokens | None) -> None:
+        authorizer = self.authorizer
         if sent != authorizer.tokens:
             return  # another request has renewed them
         if self._has_renewed:
@@ -559,9 +561,9 @@ class TokenAttempt:
         self._has_renewed = True
         await authorizer.renew(self.http, sent, challenge if self.may_ask else None)
 
-    async def _step_up(self, challenge: Challenge, needed: frozenset[str]) -> None:
+    async def _step_up(self, challenge: Challenge, sent: Tokens | None, needed: frozenset[str]) -> None:
         """Obtain tokens with more scopes. A function may need more of them while it runs than when it begins."""
-        authorizer, sent, current = self.authorizer, self._sent, self.authorizer.tokens
+        authorizer, current = self.authorizer, self.authorizer.tokens
         if current is not None and current != sent and current.scopes >= needed:
             return  # another request has obtained them
         granted = frozenset[str]() if sent is None else sent.scopes

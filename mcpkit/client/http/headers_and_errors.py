@@ -17,7 +17,7 @@ from ..._utils.exceptions import (
     TransportError,
 )
 from ...protocol import http_headers, jsonrpc
-from ...protocol.jsonrpc import Json, RequestId, is_object
+from ...protocol.jsonrpc import Json, is_object
 from ...protocol.revisions import STATELESS
 
 if TYPE_CHECKING:
@@ -370,11 +370,6 @@ def _date(value: str) -> datetime | None:
     except (ValueError, TypeError, IndexError, OverflowError):
         return None
     return date.replace(tzinfo=timezone.utc) if date.tzinfo is None else date
-
-
-def response_with_id(id_: RequestId, error: Json) -> bytes:
-    """Return a JSON-RPC error as the response to a request."""
-    return jsonrpc.encode({**error, "id": id_})
 
 
 def unexpected_response(response: httpx2.Response, body: bytes, origin: str) -> StatusError:

@@ -21,13 +21,14 @@ from typing_extensions import Unpack
 from ..._utils.concurrency import Listeners
 from ..._utils.exceptions import TransportError
 from ...execution.coroutines import uncancel, within
+from ...protocol import jsonrpc
 from ...protocol.http_headers import NAMED_BY, encode_value
 from ...protocol.jsonrpc import RequestId
 from ...protocol.revisions import STATELESS
 from ..client_messages import OutgoingMessage
 from ..transport_interface_and_memory import TransportListener
 from .event_stream_reader import EVENT_STREAM, MAX_FAILURES, EventParser, MessageStream, TooLargeEventError
-from .headers_and_errors import Pairs, excerpt, header, media_type, printable, response_with_id
+from .headers_and_errors import Pairs, excerpt, header, media_type, printable
 from .http_endpoint import HttpEndpoint, HttpTransportOptions
 
 if TYPE_CHECKING:
@@ -59,10 +60,18 @@ class HttpTransportBase:
     def __init__(self, http: HttpEndpoint) -> None:
         self._http = http
 
+    def __repr__(self) -> str:
+        """Return a representation with the origin of the server, without secrets."""
+        return f"{type(self).__name__}({self._http.origin!r})"
+
     @property
     def is_authorizing(self) -> bool:
         """Whether an access token is being obtained, for example from a user."""
         return self._http.authorizer is not None and self._http.authorizer.is_busy
+
+    def _closed(self) -> TransportError:
+        message = f"{self!r} is closed. Open the client first: `async with Client(...)`"
+        return TransportError(message, may_have_begun=False)
 
     @property
     def secrets(self) -> tuple[str, ...]:
@@ -141,10 +150,6 @@ class HttpTransport(HttpTransportBase):
         self._sending: dict[asyncio.Task[object], TransportError | None] = {}
         self._has_several = False  # whether there may be several idle connections
 
-    def __repr__(self) -> str:
-        """Return a representation with the origin of the server, without secrets."""
-        return f"HttpTransport({self._http.origin!r})"
-
     async def open(self, receiver: TransportListener) -> None:
         """Prepare for sending. Nothing is connected yet.
 
@@ -198,9 +203,7 @@ class HttpTransport(HttpTransportBase):
             return  # closing the response cancels the request (basic/patterns/cancellation)
         session, receiver = self._session, self._receiver
         if session is None or receiver is None:
-            raise TransportError(
-                f"{self!r} is closed. Open the client first: `async with Client(...)`", may_have_begun=False
-            )
+            raise self._closed()
         task = asyncio.current_task()
         assert task is not None
         self._sending[task] = None
@@ -244,7 +247,7 @@ class HttpTransport(HttpTransportBase):
                 error = None if is_other else refusal.json_error(has_session=has_session)
                 if message.id is None or error is None:
                     raise refusal.as_error(has_session=has_session, is_other_revision=is_other)
-                receiver.receive(response_with_id(message.id, error))
+                receiver.receive(jsonrpc.encode({**error, "id": message.id}))
             elif message.id is None:
                 await self._http.finish(response)
             else:
@@ -427,10 +430,6 @@ class SseTransport(HttpTransportBase):
         self._cancelled: set[asyncio.Task[None]] = set()
         self._answered: dict[RequestId, asyncio.Future[None]] = {}
 
-    def __repr__(self) -> str:
-        """Return a representation with the origin of the server, without secrets."""
-        return f"SseTransport({self._http.origin!r})"
-
     async def open(self, receiver: TransportListener) -> None:
         """Open the event stream, and wait for the `endpoint` event.
 
@@ -463,9 +462,7 @@ class SseTransport(HttpTransportBase):
         """
         reader, endpoint = self._reader, self._endpoint
         if reader is None or endpoint is None or reader.done():
-            raise TransportError(
-                f"{self!r} is closed. Open the client first: `async with Client(...)`", may_have_begun=False
-            )
+            raise self._closed()
         loop = asyncio.get_running_loop()
         answered: asyncio.Future[None] = loop.create_future()
         if message.id is not None:
