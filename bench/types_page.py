@@ -39,13 +39,13 @@ Some rules hold everywhere:
 - Names in a JSON object are strings: a key is written as its value is, `{1: ...}` as `{"1": ...}`. Two names that
   stand for one key (`"7"` and `"07"` for an `int`) are refused.
 - In a union, a text is read as a type that is written before `str`, if it fits: `datetime | str`. Types that are alike
-  in JSON cannot be told apart: of `list[int] | set[int]` the first that fits is chosen.
+  in JSON cannot be distinguished: of `list[int] | set[int]` the first that fits is chosen.
 - A `bytes` by itself, or in a list, is content rather than data, see [Content](../guides/rich-content.md).
 - Where a format allows what Python has not, it is refused: leap seconds, the year 0, durations of more than 999,999,999
   days. So is a text that the class itself refuses: a network with bits of a host, no regular expression. Fractions of
   a second end after six digits; those of numpy and pandas after nine. What a class of numpy is too small for is
   refused, as are arrays of rows of unlike lengths, and a `range` of numbers at unlike distances.
-- What a serialiser of a model writes is sent as it is. The schema says of it what its return annotation says, and
+- What a serialiser of a model writes is sent as it is. Its schema is that of its return annotation, and
   nothing where there is none.
 - A default value of a model, or a field that is left out, comes back filled in.
 """

@@ -1,5 +1,7 @@
 """Counts code lines, files, and narrative language in the package; none may grow beyond `tests/house/counts.json`.
 
+It also counts the sentences of the documentation with narrative language, of which a test allows 2 %.
+
     python bench/house/plain.py            # the counts
     python bench/house/plain.py --update   # records counts that are lower now
     python bench/house/plain.py -v         # lists each docstring, message and identifier that counts
@@ -106,6 +108,26 @@ def counts(package: Path = PACKAGE, *, verbose: bool = False) -> dict[str, int]:
     return found
 
 
+def sentences(page: str) -> list[str]:
+    """Return the sentences and table cells of a Markdown page, without code, comments and addresses."""
+    text = re.sub(r"^ *```.*?^ *```", "", page, flags=re.DOTALL | re.MULTILINE)
+    text = re.sub(r"<!--.*?-->", "", re.sub(r"`[^`\n]*`", "x", text), flags=re.DOTALL)
+    text = re.sub(r"\]\([^)]*\)", "]", text)
+    paragraphs = re.split(r"\n\s*\n|\n(?=[-|#*\d])", text)
+    parts = [part for each in paragraphs for part in re.split(r"(?<=[.!?:;])\s+|\|", " ".join(each.split()))]
+    return [part for part in parts if re.search(r"[a-z]{2}", part)]
+
+
+def narrative_sentences(page: str) -> list[str]:
+    """Return the sentences of a Markdown page that have narrative language."""
+    return [sentence for sentence in sentences(page) if PROSE.search(sentence)]
+
+
+def pages() -> list[Path]:
+    """Return the pages of the documentation."""
+    return [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
 def recorded() -> dict[str, int]:
     """Return the counts that are recorded as bounds."""
     numbers: dict[str, int] = json.loads(RECORDED.read_text("utf-8"))
@@ -118,6 +140,13 @@ def main() -> None:
     bounds = recorded()
     for name, count in now.items():
         print(f"{name:24} {count:7,} (at most {bounds.get(name, count):,})")
+    texts = {path: path.read_text("utf-8") for path in pages()}
+    total = sum(len(sentences(text)) for text in texts.values())
+    found = [(path, sentence) for path, text in texts.items() for sentence in narrative_sentences(text)]
+    print(f"{'narrative sentences':24} {len(found):7,} of {total:,} in the documentation")
+    if "-v" in sys.argv:
+        for path, sentence in found:
+            print(f"{path.relative_to(ROOT)}: {sentence[:90]}")
     if "--update" in sys.argv:
         lower = {name: min(count, bounds.get(name, count)) for name, count in now.items()}
         RECORDED.write_text(json.dumps(lower, indent=2) + "\n", "utf-8")

@@ -19,7 +19,7 @@ from messages import PAGE as MESSAGES
 from messages import page as messages
 from modules import PAGE as MODULES
 from modules import page as modules
-from plain import PACKAGE, ROOT, code_lines, counts, recorded
+from plain import PACKAGE, ROOT, code_lines, counts, narrative_sentences, pages, recorded, sentences
 from tests.typed.author import server as typed_server
 
 pytestmark = pytest.mark.slow
@@ -122,6 +122,30 @@ async def test_typed_author_file_registers_its_components() -> None:
 
 
 # Style
+
+MAX_NARRATIVE: Final = 0.02
+"""The share of sentences of the documentation, and of each long page, that may have narrative language."""
+
+
+def test_documentation_is_plain() -> None:
+    total, narrative, faults = 0, 0, []
+    for page in pages():
+        text = page.read_text("utf-8")
+        count, found = len(sentences(text)), narrative_sentences(text)
+        total, narrative = total + count, narrative + len(found)
+        if len(found) > max(1, MAX_NARRATIVE * count):
+            faults += [f"{page.relative_to(ROOT)}: {sentence[:100]}" for sentence in found]
+    assert not faults, "\n".join(faults)
+    assert narrative <= MAX_NARRATIVE * total
+
+
+def test_narrative_sentences_are_found_outside_of_code() -> None:
+    page = (
+        "# Title\n\nNobody hears it. The server logs `nobody`.\n\n| a | whose b |\n\n```text\nhe said\n```\n"
+    )
+    assert sentences(page)[0] == "# Title"
+    assert narrative_sentences(page) == ["Nobody hears it.", " whose b "]
+
 
 TEXT = {".json", ".md", ".mjs", ".py", ".toml", ".yml"}
 IGNORE = re.compile(r"#\s*(type|pyright): ?ignore")

@@ -41,6 +41,26 @@ def request(method: str, extension: str, **params: Any) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": meta}}
 
 
+# Documentation
+
+
+async def test_documentation_server_finds_pages_and_serves_them() -> None:
+    server = EXAMPLES / "docs_server" / "server.py"
+    assert server.read_text("utf-8").count("\n") <= 60
+    async with Client(str(server)) as client:
+        found = (await client.call_tool("search", {"words": "systemd"})).structured_content
+        assert found[0]["page"] == "systemd"
+        [page] = await client.read_resource(found[0]["uri"])
+        assert page["text"].startswith("# systemd\n")
+        assert found[0]["text"] in page["text"]
+        assert (await client.call_tool("search", {"words": "?"})).is_error
+        uris = {each["uri"] for each in await client.list_resources()}
+    assert {
+        f"docs://mcpkit/{page.relative_to(ROOT / 'docs').as_posix()}"
+        for page in (ROOT / "docs").rglob("*.md")
+    } <= uris
+
+
 # Extension
 
 
