@@ -329,11 +329,7 @@ async def all_pages(
 
 
 async def _complete_list(
-    page: Json,
-    method: str,
-    member: str,
-    send: Callable[[Json], Awaitable[Json]],
-    clock: Callable[[], float],
+    page: Json, method: str, member: str, send: Callable[[Json], Awaitable[Json]], clock: Callable[[], float]
 ) -> Json:
     """Request the pages after the first one, and return a result with all items."""
     whole = {**page}
@@ -344,11 +340,9 @@ async def _complete_list(
         if not isinstance(cursor, str):
             raise malformed(method, "a string as nextCursor")
         if cursor in cursors or len(cursors) == MAX_PAGES:
-            what = (
-                f"repeats the cursor {cursor!r:.200}"
-                if cursor in cursors
-                else f"has more than {MAX_PAGES:,} pages"
-            )
+            what = f"has more than {MAX_PAGES:,} pages"
+            if cursor in cursors:
+                what = f"repeats the cursor {cursor!r:.200}"
             text = f"the server's answer to {method} {what}. The client stopped reading the list"
             raise IncompleteListError(
                 f"{text}; the {len(items):,} items received so far are in `items`", items, cursor

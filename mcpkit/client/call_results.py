@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import unquote_to_bytes
 
 from .._utils.exceptions import INTERNAL_ERROR, ProtocolError, reduce_exception
-from ..protocol.jsonrpc import Json, is_array, is_object
+from ..protocol.jsonrpc import Json, is_array, is_object, without
 
 if TYPE_CHECKING:
     from ..protocol.objects import ContentBlock
@@ -214,11 +214,8 @@ def prompt_messages(result: Json) -> list[Any]:
     """
     reader = _Reader("prompts/get")
     reader.check_missing(result, "messages")
-    return [
-        message
-        for item, place in _items(result.get("messages"), "messages")
-        for message in reader.messages(item, place)
-    ]
+    items = _items(result.get("messages"), "messages")
+    return [message for item, place in items for message in reader.messages(item, place)]
 
 
 def resource_contents(result: Json, uri: str) -> list[Any]:
@@ -233,11 +230,8 @@ def resource_contents(result: Json, uri: str) -> list[Any]:
     """
     reader = _Reader("resources/read")
     reader.check_missing(result, "contents")
-    return [
-        contents
-        for item, place in _items(result.get("contents"), "contents")
-        for contents in reader.contents(item, place, uri)
-    ]
+    items = _items(result.get("contents"), "contents")
+    return [contents for item, place in items for contents in reader.contents(item, place, uri)]
 
 
 def _items(value: object, place: str) -> list[tuple[object, str]]:
@@ -309,10 +303,10 @@ class _Reader:
         if blob or (blob is not None and text is None):
             encoded, mime_type = self._base64(blob, f"{place}.blob")
             found = {"mimeType": mime_type} if mime_type else {}
-            return [{**found, **_without(read, "text"), "blob": encoded}]
+            return [{**found, **without(read, "text"), "blob": encoded}]
         if text is None and read.keys() - {"uri", "mimeType", "blob", "text", "annotations", "_meta"}:
             raise malformed(self._method, f"text or blob in {place}")
-        read = _without(read, "blob")
+        read = without(read, "blob")
         return [item if is_object(item) and read == item else read for read in self._texts(text, read)]
 
     def flag(self, value: object, place: str) -> bool:
@@ -424,10 +418,6 @@ def _is_base64_of(blob: str, text: str) -> bool:
         return decode_base64_text(blob).decode() == text
     except ValueError:
         return False
-
-
-def _without(members: Json, name: str) -> Json:
-    return {key: value for key, value in members.items() if key != name}
 
 
 # Base64

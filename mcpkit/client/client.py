@@ -172,10 +172,7 @@ class Client(NegotiatedProperties):
             raise TypeError(f"telemetry must be a ClientTelemetry, got {telemetry!r}")
         entry = target if isinstance(target, ServerEntry) else single_entry(transports_of(target, **options))
         self._dispatcher = RequestDispatcher(
-            elicit=elicitation_handler,
-            elicit_url=url_elicitation_handler,
-            sample=sampling_handler,
-            roots=roots,
+            elicitation_handler, url_elicitation_handler, sampling_handler, roots
         )
         self._session = session = ClientSession(
             entry.transports,
@@ -664,11 +661,9 @@ class Client(NegotiatedProperties):
         Raises:
             ProtocolError: The server responded with an error.
         """
-        ref = (
-            {"type": "ref/resource", "uri": reference}
-            if "{" in reference
-            else {"type": "ref/prompt", "name": reference}
-        )
+        ref = {"type": "ref/prompt", "name": reference}
+        if "{" in reference:
+            ref = {"type": "ref/resource", "uri": reference}
         params: Json = {"ref": ref, "argument": {"name": argument, "value": value}}
         if arguments:
             params["context"] = {"arguments": arguments}

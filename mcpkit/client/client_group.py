@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack, suppress
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, overload
 
 from .._utils.exceptions import INVALID_PARAMS, METHOD_NOT_FOUND, ProtocolError, RegistrationError
 from .._utils.option_checks import nearest
@@ -367,10 +366,10 @@ class ClientGroup(Client):
 
     async def list_prompts(self, *, use_cache: bool = True) -> list[PromptDefinition]:
         """Return the prompts of all connected servers."""
-        return self._with_unique_names(
-            "prompts",
-            await self._list_all("prompts", "name", lambda client: client.list_prompts(use_cache=use_cache)),
+        listed = await self._list_all(
+            "prompts", "name", lambda client: client.list_prompts(use_cache=use_cache)
         )
+        return self._with_unique_names("prompts", listed)
 
     async def list_resources(self, *, use_cache: bool = True) -> list[ResourceDefinition]:
         """Return the resources of all connected servers. If several servers list one URI, the first of them counts."""
@@ -433,11 +432,48 @@ class ClientGroup(Client):
     def _change_source(self, requested: SubscriptionFilter) -> ChangeSource:
         async def listen(queue: ChangeBuffer, acknowledged: asyncio.Future[None]) -> None:
             self._check_open()
-            clients = {name: self._clients[name] for name in self._connected()}
-            parts = await _subscriptions_for(clients, requested, self._servers_with)
-            await _merge_subscriptions(parts, queue, acknowledged)
+            await _merge_subscriptions(await self._subscriptions(requested), queue, acknowledged)
 
         return listen
+
+    async def _subscriptions(self, requested: SubscriptionFilter) -> list[_Part]:
+        """Return the subscriptions for each connected server, limited to the changes that the server announces.
+
+        Raises:
+            ProtocolError: No server announces some of the requested changes.
+        """
+        clients = {name: self._clients[name] for name in self._connected()}
+        announced = {
+            name: announced_changes(client.server_capabilities, requested.lists)
+            for name, client in clients.items()
+        }
+        uris: dict[str, list[str]] = {name: [] for name in clients}
+        missing: list[str] = []
+        for uri in requested.uris:
+            names = [
+                name for name in await self._servers_with(uri) if name in announced and announced[name][1]
+            ]
+            for name in names:
+                uris[name].append(uri)
+            missing += [] if names else [uri]
+        all_lists = {each for lists, _ in announced.values() for each in lists}
+        if not requested.allows_missing_lists:
+            missing += [f"the list of {name}" for name in requested.lists if name not in all_lists]
+        elif not all_lists:
+            missing.append("any list")
+        if missing:
+            raise not_announced(missing)
+        parts: list[_Part] = []
+        for name, (lists, _) in announced.items():
+            if lists or uris[name]:
+                subscription = clients[name].listen(
+                    tools_list_changed="tools" in lists,
+                    prompts_list_changed="prompts" in lists,
+                    resources_list_changed="resources" in lists,
+                    resource_subscriptions=uris[name],
+                )
+                parts.append(_Part(name, subscription, bool(uris[name])))
+        return parts
 
     async def _find(self, kind: str, name: str, list_all: Callable[[], Awaitable[object]]) -> tuple[str, str]:
         """Return the server of a tool or prompt, and its name there.
@@ -450,11 +486,8 @@ class ClientGroup(Client):
         found = self._listed[kind].get(name) or self._names.split(name)
         if found is None:
             close = nearest(name, self._listed[kind])
-            hint = (
-                f"; did you mean {close}?"
-                if close
-                else f": they begin with {', '.join(self._names.prefixes.values())}"
-            )
+            prefixes = ", ".join(self._names.prefixes.values())
+            hint = f"; did you mean {close}?" if close else f": they begin with {prefixes}"
             raise ProtocolError(INVALID_PARAMS, f"no server has {name[:100]} among its {kind}{hint}")
         return found
 
@@ -509,11 +542,8 @@ class ClientGroup(Client):
         own = {server: [each["name"] for each in found] for server, found in listed.items()}
         assigned = self._listed[kind] = self._names.assign(own)
         names = {place: name for name, place in assigned.items()}
-        return [
-            {**each, "name": names[server, each["name"]]}
-            for server, found in listed.items()
-            for each in found
-        ]
+        items = ((server, each) for server, found in listed.items() for each in found)
+        return [{**each, "name": names[server, each["name"]]} for server, each in items]
 
 
 def client_for(target: Target | ServerEntry, **options: Any) -> Client:
@@ -563,68 +593,13 @@ async def _gather(awaitables: Iterable[Awaitable[None]]) -> None:
 # Subscriptions
 
 
-@dataclass(frozen=True)
-class _Part:
-    """The subscription to changes at one server.
-
-    Attributes:
-        server: The name of the server.
-        subscription: The subscription, not entered yet.
-        is_needed: Whether it covers a resource, which no other server has.
-    """
+class _Part(NamedTuple):
+    """The subscription to changes at one server, not entered yet."""
 
     server: str
     subscription: Subscription
     is_needed: bool
-
-
-async def _subscriptions_for(
-    clients: Mapping[str, Client],
-    requested: SubscriptionFilter,
-    servers_with: Callable[[str], Awaitable[list[str]]],
-) -> list[_Part]:
-    """Return the subscriptions for each server, limited to the changes that the server announces.
-
-    Args:
-        clients: The clients of the servers, by name.
-        requested: The changes to subscribe to.
-        servers_with: Returns the names of the servers that may have a resource.
-
-    Raises:
-        ProtocolError: No server announces some of the requested changes.
-    """
-    announced = {
-        name: announced_changes(client.server_capabilities, requested.lists)
-        for name, client in clients.items()
-    }
-    uris: dict[str, list[str]] = {name: [] for name in clients}
-    missing: list[str] = []
-    for uri in requested.uris:
-        names = [name for name in await servers_with(uri) if name in announced and announced[name][1]]
-        for name in names:
-            uris[name].append(uri)
-        missing += [] if names else [uri]
-    all_lists = {each for lists, _ in announced.values() for each in lists}
-    if not requested.allows_missing_lists:
-        missing += [f"the list of {name}" for name in requested.lists if name not in all_lists]
-    elif not all_lists:
-        missing.append("any list")
-    if missing:
-        raise not_announced(missing)
-    return [
-        _Part(
-            name,
-            clients[name].listen(
-                tools_list_changed="tools" in lists,
-                prompts_list_changed="prompts" in lists,
-                resources_list_changed="resources" in lists,
-                resource_subscriptions=uris[name],
-            ),
-            is_needed=bool(uris[name]),
-        )
-        for name, (lists, _) in announced.items()
-        if lists or uris[name]
-    ]
+    """Whether it covers a resource, which no other server has."""
 
 
 async def _merge_subscriptions(
@@ -640,35 +615,22 @@ async def _merge_subscriptions(
         acknowledged: Set once all servers have acknowledged their subscriptions.
 
     Raises:
-        Exception: The error of a needed subscription, or the first error if all failed.
+        Exception: The error of a needed subscription, or the last error if all failed.
     """
-
-    async def forward(part: _Part) -> None:
-        async for change in part.subscription:
-            queue.add(change)
-
-    async with AsyncExitStack() as stack:
-        for part in parts:
-            stack.push_async_callback(part.subscription.aclose)
-        entered = await _successful(parts, lambda part: part.subscription.__aenter__())
-        if not acknowledged.done():
-            acknowledged.set_result(None)
-        await _successful(entered, forward)
-
-
-async def _successful(
-    parts: Sequence[_Part], run: Callable[[_Part], Coroutine[Any, Any, object]]
-) -> list[_Part]:
-    """Run a function for all parts concurrently and return the parts for which it succeeded.
-
-    Raises:
-        Exception: It failed for a needed part, or for all parts.
-    """
+    opening = {part.server for part in parts}
     failed: set[str] = set()
 
-    async def run_one(part: _Part) -> None:
+    def on_opened(server: str) -> None:
+        opening.discard(server)
+        if not opening and not acknowledged.done():
+            acknowledged.set_result(None)
+
+    async def receive(part: _Part) -> None:
         try:
-            await run(part)
+            async with part.subscription as changes:
+                on_opened(part.server)
+                async for change in changes:
+                    queue.add(change)
         except Exception as error:
             failed.add(part.server)
             if part.is_needed or len(failed) == len(parts):
@@ -679,11 +641,12 @@ async def _successful(
                 part.server,
                 error,
             )
+            on_opened(part.server)
 
-    tasks = [asyncio.ensure_future(run_one(part)) for part in parts]
+    tasks = [asyncio.ensure_future(receive(part)) for part in parts]
     try:
         await asyncio.gather(*tasks)
     finally:
         for task in tasks:
             task.cancel()
-    return [part for part in parts if part.server not in failed]
+        await asyncio.gather(*tasks, return_exceptions=True)

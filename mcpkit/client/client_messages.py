@@ -317,11 +317,8 @@ class ClientWire:
         if id_ is not None and not is_id(id_):
             return InvalidMessageReceived(f"id: expected {jsonrpc.ID_FORM}, got {_shown(id_)}")
         if problem is not None:
-            return (
-                InvalidMessageReceived(problem)
-                if id_ is None
-                else InvalidRequestReceived(id_, INVALID_REQUEST, problem)
-            )
+            event = InvalidMessageReceived(problem)
+            return event if id_ is None else InvalidRequestReceived(id_, INVALID_REQUEST, problem)
         if id_ is not None:
             return RequestReceived(id_, method, params or {})
         if method == "notifications/progress" and params is not None:
@@ -371,11 +368,9 @@ class ClientWire:
         line = repaired(line)
         if is_call(line):
             request = id_of_unreadable(line)
-            return [
-                InvalidMessageReceived(problem)
-                if request is None
-                else InvalidRequestReceived(request, PARSE_ERROR, problem)
-            ]
+            if request is None:
+                return [InvalidMessageReceived(problem)]
+            return [InvalidRequestReceived(request, PARSE_ERROR, problem)]
         number = whole_number(id_of_answer(line, line))
         if number not in self.pending and self._was_sent(number):
             return self._late(number)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import math
 from asyncio import sleep
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, Literal
@@ -65,14 +65,13 @@ class SubscriptionFilter:
         allows_missing_lists: Whether lists whose changes the server does not announce are no error.
     """
 
-    __slots__ = ("_prefixes", "allows_missing_lists", "lists", "uris")
+    __slots__ = ("allows_missing_lists", "lists", "uris")
 
     def __init__(
         self, lists: Iterable[ListName], uris: Iterable[str] = (), *, allows_missing_lists: bool = False
     ) -> None:
         self.lists = tuple(lists)
         self.uris = dict.fromkeys(uris)
-        self._prefixes = prefixes(self.uris)
         self.allows_missing_lists = allows_missing_lists
 
     @classmethod
@@ -97,22 +96,17 @@ class SubscriptionFilter:
             return cls(LIST_NAMES, allows_missing_lists=True)
         return cls(lists, [str(uri) for uri in named])
 
-    def is_about(self, uri: str) -> bool:
-        """Return whether a URI is one of the filter's URIs, matches one of its templates, or lies below one of them."""
-        return uri in self.uris or uri.startswith(self._prefixes)
-
     def all(self, lists: Iterable[ListName]) -> list[Change]:
         """Return a possible change (`may_have_missed`) of each of these lists and of each URI."""
         changes = [Change(name, None, may_have_missed=True) for name in lists]
         return changes + [Change("resource", uri, may_have_missed=True) for uri in self.uris]
 
 
-def prefixes(uris: Iterable[str]) -> tuple[str, ...]:
-    """Return the prefixes of URIs that match these templates or lie below these URIs."""
-    return tuple(
-        prefix if brace else prefix.rstrip("/") + "/"
-        for prefix, brace, _ in (uri.partition("{") for uri in uris)
-    )
+def is_covered(uri: str, uris: Collection[str]) -> bool:
+    """Return whether a URI is one of several, matches one of their templates, or lies below one of them."""
+    parts = (each.partition("{") for each in uris)
+    beginnings = tuple(before if brace else before.rstrip("/") + "/" for before, brace, _ in parts)
+    return uri in uris or uri.startswith(beginnings)
 
 
 class ChangeBuffer:
@@ -503,8 +497,8 @@ class ChangeListener:
         is_for_another = (
             method == _UPDATED
             and isinstance(uri, str)
-            and not self._requested.is_about(uri)
-            and self._subscriptions.are_about(uri)
+            and not is_covered(uri, self._requested.uris)
+            and is_covered(uri, self._subscriptions.by_uri)
         )
         if not is_for_another:
             self._add(method, {} if params is None else params)
@@ -596,16 +590,15 @@ class ResourceSubscriptions:
 
     Args:
         session: The session.
+
+    Attributes:
+        by_uri: The subscriptions by URI.
     """
 
     def __init__(self, session: ClientSession) -> None:
         self._session = session
-        self._by_uri: dict[str, _ResourceSubscription] = {}
+        self.by_uri: dict[str, _ResourceSubscription] = {}
         self._unsubscribing: set[asyncio.Task[None]] = set()
-
-    def are_about(self, uri: str) -> bool:
-        """Return whether a URI is subscribed to, matches a subscribed template or lies below a subscribed URI."""
-        return uri in self._by_uri or uri.startswith(prefixes(self._by_uri))
 
     async def subscribe(self, uris: Iterable[str], timeout: float) -> None:
         """Subscribe to resources that are not subscribed to yet. `release` ends it, also if this fails.
@@ -636,7 +629,7 @@ class ResourceSubscriptions:
 
         tasks: list[asyncio.Task[None]] = []
         for uri in uris:
-            subscription = self._by_uri.setdefault(uri, _ResourceSubscription())
+            subscription = self.by_uri.setdefault(uri, _ResourceSubscription())
             subscription.users += 1
             tasks.append(asyncio.create_task(subscribe(uri, subscription)))
         try:
@@ -649,7 +642,7 @@ class ResourceSubscriptions:
     def release(self, uris: Iterable[str]) -> None:
         """Release resources, and unsubscribe in the background from those without another user."""
         for uri in uris:
-            subscription = self._by_uri[uri]
+            subscription = self.by_uri[uri]
             subscription.users -= 1
             if subscription.users == 0:
                 task = asyncio.get_running_loop().create_task(self._unsubscribe(uri, subscription))
@@ -665,4 +658,4 @@ class ResourceSubscriptions:
                 with suppress(ProtocolError, ConnectionError, TimeoutError):
                     await session.exchange("resources/unsubscribe", {"uri": uri}, None, _UNSUBSCRIBE_TIMEOUT)
             if not subscription.users:
-                self._by_uri.pop(uri, None)
+                self.by_uri.pop(uri, None)

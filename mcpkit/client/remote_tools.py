@@ -38,15 +38,6 @@ _MOST_UNKNOWN: Final = 1_000
 """The most names remembered as unknown to the server."""
 
 
-class _ToolSignature:
-    """Descriptor that gives instances a `__signature__` and the class none."""
-
-    def __get__(self, tool: RemoteTool | None, owner: type[RemoteTool]) -> Signature:
-        if tool is None:
-            raise AttributeError("__signature__")
-        return _signature(tool.schema)
-
-
 class RemoteTool:
     """A tool of a server as a callable. `Client.tools` returns them.
 
@@ -82,7 +73,9 @@ class RemoteTool:
         self.output_schema: Json | None = output if is_object(output) else None
         self.definition = definition
         self._call = call
-        self.__doc__ = _doc(self)
+        lines = [f"    {name}: {_described(inner)}" for name, inner in _properties(self.schema).items()]
+        self.__doc__ = "\n".join([self.description or self.title, *(["", "Args:", *lines] if lines else [])])
+        self.__signature__ = _signature(self.schema)
 
     async def __call__(self, /, **arguments: Any) -> Any:
         """Call the tool and return its value.
@@ -127,11 +120,9 @@ class RemoteTool:
             is_object(properties) and list(properties) == ["result"] and schema.get("required") == ["result"]
         )
 
-    __signature__ = _ToolSignature()
-
     def __repr__(self) -> str:
         """Return a representation with the signature."""
-        return f"<tool {self.name}{_signature(self.schema)}>"
+        return f"<tool {self.name}{self.__signature__}>"
 
 
 class _Omitted:
@@ -170,11 +161,6 @@ def _signature(schema: Json) -> Signature:
             rest += "_"
         named.append(Parameter(rest, Parameter.VAR_KEYWORD))
     return Signature(named)
-
-
-def _doc(tool: RemoteTool) -> str:
-    lines = [f"    {name}: {_described(schema)}" for name, schema in _properties(tool.schema).items()]
-    return "\n".join([tool.description or tool.title, *(["", "Args:", *lines] if lines else [])])
 
 
 def _described(schema: object) -> str:

@@ -202,11 +202,10 @@ class RequestDispatcher:
 
     def __init__(
         self,
-        *,
-        elicit: ElicitationHandler | None = None,
-        elicit_url: UrlElicitationHandler | None = None,
-        sample: SamplingFunction | SamplingHandler | None = None,
-        roots: Roots | None = None,
+        elicit: ElicitationHandler | None,
+        elicit_url: UrlElicitationHandler | None,
+        sample: SamplingFunction | SamplingHandler | None,
+        roots: Roots | None,
     ) -> None:
         check_function("elicitation_handler", elicit, "a FormRequest")
         check_function("url_elicitation_handler", elicit_url, "a UrlRequest")

@@ -72,13 +72,16 @@ class ServerSchema:
         reader = _SchemaReader(schema, asserts_formats=asserts_formats)
         self._schema = reader.read()
         self.is_whole = reader.is_whole
-        _check_alternatives(self._schema, reader.parts)
+        sizes: dict[int, float] = {}
+        if any(_size(part, self._schema, _alternatives, sizes) > _MOST_ALTERNATIVES for part in reader.parts):
+            raise UnusableSchemaError(
+                f"a value would have to be checked against more than {_MOST_ALTERNATIVES} schemas"
+            )
         self._is_valid: Callable[[Any], bool] | None = None
         self._is_valid_by_library: Callable[[Any], bool] | None = None
         if _size(self._schema, self._schema, _inner, {}) <= _MOST_PARTS:
-            with suppress(
-                SchemaError, OverflowError
-            ):  # the latter for limits of integers that are not integers
+            # OverflowError: for limits of integers that are not integers
+            with suppress(SchemaError, OverflowError):
                 self._is_valid = pydantic_validators.validator_of(self._schema).isinstance_python
         if not reader.is_whole and _size(schema, schema, _inner, {}) <= _MOST_PARTS:
             self._is_valid_by_library = library_validator(schema)
@@ -304,24 +307,6 @@ def _counts(schema: Json, *keywords: str) -> Json:
     return {key: schema[key] for key in keywords if type(schema.get(key)) is int and schema[key] >= 0}
 
 
-def _check_alternatives(root: Json, parts: list[Json]) -> None:
-    """Check that no value is validated against too many schemas, or against the same schema endlessly.
-
-    Args:
-        root: The schema.
-        parts: Its subschemas.
-
-    Raises:
-        UnusableSchemaError: A value would be.
-    """
-    sizes: dict[int, float] = {}
-    for part in parts:
-        if _size(part, root, _alternatives, sizes) > _MOST_ALTERNATIVES:
-            raise UnusableSchemaError(
-                f"a value would have to be checked against more than {_MOST_ALTERNATIVES} schemas"
-            )
-
-
 def _alternatives(schema: Json, root: object) -> Iterator[object]:
     if "$ref" in schema:
         yield resolved(schema["$ref"], root)
@@ -329,10 +314,7 @@ def _alternatives(schema: Json, root: object) -> Iterator[object]:
 
 
 def _size(
-    schema: object,
-    root: object,
-    inner: Callable[[Json, object], Iterator[object]],
-    sizes: dict[int, float],
+    schema: object, root: object, inner: Callable[[Json, object], Iterator[object]], sizes: dict[int, float]
 ) -> float:
     """Return the number of subschemas, each counted at every reference; infinite for recursion.
 

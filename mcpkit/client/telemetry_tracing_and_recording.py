@@ -44,10 +44,7 @@ class ClientTelemetry:
     """
 
     def __init__(
-        self,
-        *,
-        tracer_provider: TracerProvider | None = None,
-        meter_provider: MeterProvider | None = None,
+        self, *, tracer_provider: TracerProvider | None = None, meter_provider: MeterProvider | None = None
     ) -> None:
         try:
             from opentelemetry import metrics, propagate, trace
@@ -88,7 +85,8 @@ class ClientTelemetry:
         Raises:
             BaseException: `send` failed.
         """
-        name, attributes = _describe(method, params or {})
+        params = params or {}
+        name, attributes = _describe(method, params)
         attributes["mcp.protocol.version"] = session.wire.revision
         began = time.perf_counter()
         failed: str | None = "cancelled"
@@ -96,7 +94,10 @@ class ClientTelemetry:
             name, kind=self._trace.SpanKind.CLIENT, attributes=attributes, record_exception=False
         ) as span:
             try:
-                result = await send(method, self._with_trace(params), *arguments)
+                carrier: dict[str, str] = {}
+                self._propagate.inject(carrier)
+                meta = {**carrier, **params.get("_meta", {})}
+                result = await send(method, {**params, "_meta": meta}, *arguments)
                 failed = "tool_error" if result.get("isError") else None
             except Exception as error:
                 failed = str(error.code) if isinstance(error, ProtocolError) else type(error).__qualname__
@@ -108,12 +109,6 @@ class ClientTelemetry:
                     span.set_status(self._trace.StatusCode.ERROR)
                 self._duration.record(time.perf_counter() - began, {**attributes, **ending})
         return result
-
-    def _with_trace(self, params: Mapping[str, Any] | None) -> Json:
-        carrier: dict[str, str] = {}
-        self._propagate.inject(carrier)
-        params = {} if params is None else params
-        return {**params, "_meta": {**carrier, **params.get("_meta", {})}}
 
 
 def _describe(method: str, params: Mapping[str, Any]) -> tuple[str, dict[str, AttributeValue]]:

@@ -230,11 +230,8 @@ async def _discover_or_initialize(session: ClientSession, seconds: float) -> Neg
 
 async def _initialize(session: ClientSession, revision: str, reason: str) -> NegotiationResult:
     session.use_revision(revision)
-    params: Json = {
-        "protocolVersion": revision,
-        "capabilities": session.wire.capabilities,
-        "clientInfo": session.wire.info,
-    }
+    wire = session.wire
+    params = {"protocolVersion": revision, "capabilities": wire.capabilities, "clientInfo": wire.info}
     result = await session.exchange("initialize", params)
     chosen, info = result.get("protocolVersion"), result.get("serverInfo")
     if chosen not in HANDSHAKE:
