@@ -10,31 +10,29 @@ import pytest
 from mcpkit import Principal
 from mcpkit._utils.exceptions import LoginNeededError
 from mcpkit.auth import InvalidTokenError, VerifierUnavailableError
-from mcpkit.auth.proxy.proxy_endpoints import PAGES, REGISTRATIONS, TOKENS
-from mcpkit.storage.memory import Memory
-from tests.helpers import oauth_flow as oauth
+from tests.helpers.oauth_flow import PROXY_MCP, PROXY_ORIGIN, ProxyFlow, ProxyServer, form_of, redirect_params
 from tests.helpers.tables import each_row
 
 EVIL = "https://evil.example/callback"
 
 
 @pytest.fixture
-def attacker(proxy: oauth.ProxyServer) -> oauth.ProxyFlow:
+def attacker(proxy: ProxyServer) -> ProxyFlow:
     """The attacker's client and browser."""
     return proxy.flow(callback=EVIL)
 
 
-async def visited(proxy: oauth.ProxyServer, forward: httpx2.Response, user: str = "ada") -> str:
+async def visited(proxy: ProxyServer, forward: httpx2.Response, user: str = "ada") -> str:
     """Log a user in at the provider, and return the callback URL of the proxy."""
     proxy.upstream.user = user
     return await proxy.upstream.visit(forward.headers["location"])
 
 
-async def user_of(proxy: oauth.ProxyServer, flow: oauth.ProxyFlow, response: httpx2.Response) -> str | None:
+async def user_of(proxy: ProxyServer, flow: ProxyFlow, response: httpx2.Response) -> str | None:
     """Return the user of the tokens that the client of a flow gets with a response; None without tokens."""
-    if "location" not in response.headers or "code" not in oauth.redirect_params(response):
+    if "location" not in response.headers or "code" not in redirect_params(response):
         return None
-    tokens = (await flow.redeemed(oauth.redirect_params(response)["code"])).json()
+    tokens = (await flow.redeemed(redirect_params(response)["code"])).json()
     return (await proxy.granted(tokens)).principal.subject if "access_token" in tokens else None
 
 
@@ -78,7 +76,7 @@ async def test_callback_replayed_is_rejected(proxy, attacker):
 
 
 async def test_consent_form_sent_twice_gives_one_code(proxy, flow):
-    form = oauth.form_of(await flow.page())
+    form = form_of(await flow.page())
     urls = [await visited(proxy, await flow.browser.post("/authorize", data=form)) for _ in range(2)]
     assert await user_of(proxy, flow, await flow.back(urls[0])) == "ada"
     assert (await flow.back(urls[1])).status_code == 400
@@ -136,8 +134,8 @@ async def test_link_without_consent_gives_nothing(proxy, flow):
     query = (await flow.begun()).query
     shown = await flow.browser.get("/authorize", params=query, headers={"Sec-Fetch-Site": "cross-site"})
     assert shown.status_code == 200
-    denied = oauth.redirect_params(await flow.answered("deny"))
-    assert (denied["error"], denied["iss"]) == ("access_denied", oauth.PROXY_ORIGIN)
+    denied = redirect_params(await flow.answered("deny"))
+    assert (denied["error"], denied["iss"]) == ("access_denied", PROXY_ORIGIN)
     assert not proxy.upstream.asked
 
 
@@ -149,7 +147,7 @@ async def test_link_without_consent_gives_nothing(proxy, flow):
 ])  # fmt: skip
 async def test_consent_form_from_another_site_is_rejected(proxy, attacker, headers):
     """CSRF: the attacker fetches the page for themselves, and has the victim's browser send its form."""
-    form, victim = oauth.form_of(await attacker.page()), proxy.flow()
+    form, victim = form_of(await attacker.page()), proxy.flow()
     await victim.page()  # so that the victim's browser has a cookie of a page, too
     response = await victim.browser.post("/authorize", data=form, headers=headers)
     assert response.status_code == 403
@@ -159,7 +157,7 @@ async def test_consent_form_from_another_site_is_rejected(proxy, attacker, heade
 @pytest.mark.parametrize("place", ["query", "form"])
 async def test_consent_is_bound_to_shown_client(proxy, flow, attacker, place):
     """The form of a good client, and the parameters of another one beside it."""
-    form, bad = oauth.form_of(await flow.page()), (await attacker.begun()).query
+    form, bad = form_of(await flow.page()), (await attacker.begun()).query
     url = f"/authorize?{urlencode(bad)}" if place == "query" else "/authorize"
     forward = await flow.browser.post(url, data=form if place == "query" else {**form, **bad})
     if "location" in forward.headers:
@@ -173,7 +171,7 @@ async def test_cookies_have_host_prefix(proxy, flow):
     navigation = {"Sec-Fetch-Site": "none", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}
     login = await flow.begun()
     page = await flow.browser.get("/authorize", params=login.query, headers=navigation)
-    forward = await flow.browser.post("/authorize", data=oauth.form_of(page) | {"remember": "yes"})
+    forward = await flow.browser.post("/authorize", data=form_of(page) | {"remember": "yes"})
     responses = (page, forward, await flow.back(await visited(proxy, forward)))
     for response in responses:
         cookies = response.headers.get_list("set-cookie")
@@ -193,18 +191,18 @@ async def test_cookies_have_host_prefix(proxy, flow):
 async def test_token_of_another_server_is_rejected(proxy, tokens):
     """Two servers with one secret and one store: a token is for the server whose page was shown."""
     kept = {"shared": proxy.site.storage}
-    other = oauth.ProxyServer(proxy.upstream, site_options=kept, origin="https://other.example.com")
+    other = ProxyServer(proxy.upstream, site_options=kept, origin="https://other.example.com")
     for auth, audience in (
-        (proxy.auth, f"{oauth.PROXY_ORIGIN}/other"),
+        (proxy.auth, f"{PROXY_ORIGIN}/other"),
         (other.auth, "https://other.example.com/mcp"),
-        (other.auth, oauth.PROXY_MCP),
+        (other.auth, PROXY_MCP),
     ):
         with pytest.raises(InvalidTokenError):
             await auth.verify(tokens["access_token"], audience)
 
 
 async def test_proxy_of_another_provider_rejects_grant(proxy, flow, tokens):
-    other = oauth.ProxyServer(
+    other = ProxyServer(
         type(proxy.upstream)(proxy.clock, name="other"), site_options={"shared": proxy.site.storage}
     )
     flow.browser = flow.client = other.browser()
@@ -271,140 +269,3 @@ async def test_grant_record_moved_is_rejected(proxy, principals):
     await proxy.site.storage.put(target, records[source].value, version=version, ttl=600)
     with pytest.raises(VerifierUnavailableError):
         await proxy.granted(tokens)
-
-
-# Rate limits and CORS headers of an OAuthProxy, floods, oversized and random requests
-
-
-METADATA = {"redirect_uris": [oauth.CALLBACK], "token_endpoint_auth_method": "none"}
-REGISTER: tuple[str, str, dict[str, Any]] = ("POST", "/register", {"json": METADATA})
-ADDRESS, OTHER_ADDRESS = "192.0.2.7", "192.0.2.8"
-
-
-class Frozen(Memory):
-    async def take_tokens(self, key: str, *, every: float, burst: int, cost: int = 1) -> float:
-        return await super().take_tokens(key, every=every * 1e6, burst=burst, cost=cost) / 1e6
-
-
-class Away(Memory):
-    async def take_tokens(self, key: str, *, every: float, burst: int, cost: int = 1) -> float:
-        raise ConnectionError("away")
-
-
-@pytest.fixture
-def proxy() -> oauth.ProxyServer:
-    return oauth.ProxyServer(site_options={"shared": Frozen()}, title="Notes")
-
-
-def client_at(proxy: oauth.ProxyServer, address: str = ADDRESS) -> httpx2.AsyncClient:
-    transport = httpx2.ASGITransport(proxy.app, client=(address, 5000))
-    return httpx2.AsyncClient(transport=transport, base_url=oauth.PROXY_ORIGIN)
-
-
-async def statuses(
-    proxy: oauth.ProxyServer, times: int, method: str, path: str, options: Any, address: str = ADDRESS
-) -> list[int]:
-    async with client_at(proxy, address) as client:
-        return [(await client.request(method, path, **options)).status_code for _ in range(times)]
-
-
-@pytest.mark.limit("pages of `OAuthProxy` to one address")
-@pytest.mark.limit("registrations at `OAuthProxy` of one address")
-@pytest.mark.limit("requests for tokens at `OAuthProxy` of one address")
-@pytest.mark.parametrize(("method", "path", "options", "burst", "status"), [
-    (*REGISTER, REGISTRATIONS.burst, 201), ("GET", "/authorize", {}, PAGES.burst, 400),
-    ("POST", "/authorize", {}, PAGES.burst, 400), ("POST", "/token", {}, TOKENS.burst, 400),
-    ("POST", "/revoke", {}, TOKENS.burst, 400),
-])  # fmt: skip
-async def test_limit_of_one_address_returns_429(proxy, method, path, options, burst, status):
-    assert await statuses(proxy, burst, method, path, options) == [status] * burst
-    async with client_at(proxy) as client:
-        refused = await client.request(method, path, **options)
-    assert refused.status_code == 429
-    assert 1 <= int(refused.headers["retry-after"]) < 3
-    assert refused.headers["cache-control"] == "no-store"
-    if path == "/authorize":
-        assert "<h1>Please wait</h1>" in refused.text
-        assert "Notes" in refused.text
-        assert not oauth.PageForms(refused.text).forms
-    else:
-        assert refused.json()["error"] == "temporarily_unavailable"
-        assert refused.headers["access-control-allow-origin"] == "*"
-    assert await statuses(proxy, 1, method, path, options, OTHER_ADDRESS) == [status]
-
-
-async def test_limit_is_shared_between_processes(proxy):
-    other = oauth.ProxyServer(site_options={"shared": proxy.site.storage})
-    for each in (proxy, other):
-        assert set(await statuses(each, REGISTRATIONS.burst // 2, *REGISTER)) == {201}
-    for each in (proxy, other):
-        assert await statuses(each, 1, *REGISTER) == [429]
-
-
-@pytest.mark.parametrize(("shared", "address"), [(Frozen(), "127.0.0.1"), (Away(), ADDRESS)])
-async def test_limit_is_off_for_loopback_and_store_failure(shared, address):
-    proxy = oauth.ProxyServer(site_options={"shared": shared})
-    assert set(await statuses(proxy, REGISTRATIONS.burst + 5, *REGISTER, address)) == {201}
-
-
-@each_row(("method", "path"), [
-    ("GET", "/.well-known/oauth-authorization-server"), ("GET", "/.well-known/openid-configuration"),
-    ("GET", "/jwks.json"), ("POST", "/register"), ("POST", "/token"), ("POST", "/revoke"),
-])  # fmt: skip
-async def test_cors_allows_program_endpoints(proxy, method, path):
-    headers = {"Origin": "https://client.example"}
-    preflight_headers = {
-        **headers,
-        "Access-Control-Request-Method": method,
-        "Access-Control-Request-Headers": "authorization, mcp-protocol-version",
-    }
-    async with client_at(proxy) as client:
-        preflight = await client.options(path, headers=preflight_headers)
-        response = await client.request(method, path, headers=headers)
-    assert preflight.status_code == 204
-    assert method in preflight.headers["access-control-allow-methods"]
-    allowed = preflight.headers["access-control-allow-headers"]
-    assert allowed == preflight_headers["Access-Control-Request-Headers"]
-    assert response.status_code != 405
-    for each in (preflight, response):
-        assert each.headers["access-control-allow-origin"] == "*"
-        assert "access-control-allow-credentials" not in each.headers
-    assert "retry-after" in response.headers["access-control-expose-headers"].lower()
-
-
-@each_row(
-    ("method", "path", "status"),
-    [("GET", "/authorize", 200), ("OPTIONS", "/authorize", 405), ("GET", "/nowhere", 404)],
-)
-async def test_cors_denies_authorize(flow, method, path, status):
-    query = (await flow.begun()).query
-    headers = {"Origin": "https://client.example", "Access-Control-Request-Method": "POST"}
-    response = await flow.browser.request(method, path, params=query, headers=headers)
-    assert response.status_code == status
-    assert "access-control-allow-origin" not in response.headers
-
-
-@pytest.mark.parametrize("size", [40_000, 1_000_000])
-async def test_oversized_requests_are_rejected(proxy, flow, size):
-    query = (await flow.begun()).query
-    big = "x" * size
-    line = big[:60_000]  # no client sends longer ones
-    requests: list[tuple[str, str, dict[str, Any]]] = [
-        ("GET", "/authorize", {"params": {**query, "state": line}}),
-        ("GET", "/authorize", {"params": {**query, "client_id": line}}),
-        ("GET", "/callback", {"params": {"state": line}}),
-        ("POST", "/authorize", {"data": {"request": big}}),
-        ("POST", "/token", {"data": {"grant_type": "refresh_token", "refresh_token": big}}),
-        ("POST", "/revoke", {"data": {"token": big}}),
-        ("POST", "/register", {"json": {**METADATA, "client_name": big}}),
-        ("POST", "/register", {"json": {**METADATA, "x": big}}),
-        ("POST", "/register", {"json": {"redirect_uris": [f"https://evil.example/{big}"]}}),
-        ("POST", "/register", {"json": {"redirect_uris": [oauth.CALLBACK] * 1_000}}),
-        ("POST", "/register", {"content": b"[" * size, "headers": {"Content-Type": "application/json"}}),
-    ]
-    for method, path, options in requests:
-        response = await flow.browser.request(method, path, **options)
-        assert response.status_code in {303, 400, 401, 413}, (path, options.keys())
-        assert "code=" not in response.headers.get("location", "")
-        assert len(response.content) < 20_000
-        assert big not in response.text
