@@ -23,7 +23,6 @@ from .. import types
 from ..lowlevel.lowlevel_server import Handler, ReadResourceContents, Server
 from ..lowlevel.lowlevel_session import RequestContext, ServerSession, request_ctx
 from ..shared_models_and_settings import (
-    AuthSettings,
     Settings,
     TokenVerifier,
     configure_logging,
@@ -243,18 +242,6 @@ def _decorator(name: str, argument: object, register: Callable[[types.AnyFunctio
     return decorator
 
 
-def _check_auth(auth: AuthSettings | None, provider: object, verifier: TokenVerifier | None) -> None:
-    if auth is None and (provider or verifier):
-        raise ValueError("Cannot specify auth_server_provider or token_verifier without auth settings")
-    if provider:
-        raise NotImplementedError(
-            "mcpkit.compat does not support FastMCP(auth_server_provider=). Use an authorization server and pass "
-            "token_verifier=, or use Server(auth=) of mcpkit"
-        )
-    if auth is not None and not verifier:
-        raise ValueError("Must specify either auth_server_provider or token_verifier when auth is enabled")
-
-
 # Server
 
 
@@ -305,7 +292,18 @@ class FastMCP(Generic[LifespanResultT]):
         self._tool_manager = ToolManager(self.settings.warn_on_duplicate_tools, tools=tools)
         self._resource_manager = ResourceManager(self.settings.warn_on_duplicate_resources)
         self._prompt_manager = PromptManager(self.settings.warn_on_duplicate_prompts)
-        _check_auth(self.settings.auth, auth_server_provider, token_verifier)
+        auth = self.settings.auth
+        if auth is None and (auth_server_provider or token_verifier):
+            raise ValueError("Cannot specify auth_server_provider or token_verifier without auth settings")
+        if auth_server_provider:
+            raise NotImplementedError(
+                "mcpkit.compat does not support FastMCP(auth_server_provider=). Use an authorization server and pass "
+                "token_verifier=, or use Server(auth=) of mcpkit"
+            )
+        if auth is not None and not token_verifier:
+            raise ValueError(
+                "Must specify either auth_server_provider or token_verifier when auth is enabled"
+            )
         self._token_verifier = token_verifier
         self._event_store, self._retry_interval = event_store, retry_interval
         self._custom_starlette_routes: list[Route] = []

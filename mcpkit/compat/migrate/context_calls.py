@@ -235,12 +235,8 @@ class ClientResults(Step):
                 left=cst.Comparison(left=cst.Attribute(value=checked, attr=cst.Name(value="action"))),
                 right=cst.Attribute(value=result),
             ) if checked.deep_equals(result):
-                before = original_node.right
-                if (
-                    isinstance(before, cst.Attribute)
-                    and before.attr.value == "data"
-                    and self._is_in(before.value, self.file.elicitations)
-                ):
+                before = owner_of(original_node.right, "data")
+                if before is not None and self._is_in(before, self.file.elicitations):
                     return result
             case _:
                 pass

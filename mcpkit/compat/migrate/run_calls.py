@@ -20,6 +20,7 @@ from .syntax import (
     is_name,
     keyword,
     nodes_in,
+    owner_of,
     path_of,
     set_attribute,
     string,
@@ -153,11 +154,9 @@ class _Collector(cst.CSTVisitor):
         """Collect the read of a setting, and a method that serves and is passed to another function."""
         if node in self._not_reads:
             return
-        inner = node.value
-        if isinstance(inner, cst.Attribute) and inner.attr.value == "settings":
-            server = self._server(inner.value)
-            if server:
-                self.reads.append((node, server, tuple(self._blocks)))
+        owner = owner_of(node.value, "settings")
+        if owner is not None and (server := self._server(owner)):
+            self.reads.append((node, server, tuple(self._blocks)))
         if node.attr.value in _ASYNC_METHODS:
             self._collect(node, node, None)
 
