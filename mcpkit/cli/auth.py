@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 import time
 from dataclasses import asdict
 from datetime import datetime, timezone
@@ -24,7 +23,7 @@ from ..client.auth.oauth_grants import OAuth
 from ..client.client import Client
 from ..client.http.headers_and_errors import Challenge
 from ..protocol.jsonrpc import Json
-from .console import write_json
+from .console import write_json, write_stderr
 from .exit_status import CommandError, Status
 from .findings import exit_status_of
 from .saved_logins import (
@@ -107,13 +106,12 @@ def login(
         has_secret=client_secret is not None,
         has_key=dpop,
     )
-    browser = LocalCallbackServer(port=port, open_browser=_print_url if no_browser else open_browser)
+
+    def print_url(url: str) -> None:
+        write_stderr(login_instructions(url))
+
+    browser = LocalCallbackServer(port=port, open_browser=print_url if no_browser else open_browser)
     asyncio.run(_log_in(new_login, browser, client_secret))
-
-
-def _print_url(url: str) -> None:
-    sys.stderr.write(f"{login_instructions(url)}\n")
-    sys.stderr.flush()
 
 
 async def _log_in(new_login: Login, browser: LocalCallbackServer, secret: str | None) -> None:
@@ -236,10 +234,10 @@ async def _login_rows(logins: list[Login]) -> list[Json]:
         rows.append(
             {
                 "url": each.url,
-                "issuer": None if tokens is None else tokens.issuer,
-                "client_id": None if tokens is None else tokens.client_id,
-                "scopes": [] if tokens is None else sorted(tokens.scopes),
-                "expires": None if expiry is None else expiry.isoformat(timespec="seconds"),
+                "issuer": tokens and tokens.issuer,
+                "client_id": tokens and tokens.client_id,
+                "scopes": sorted(tokens.scopes) if tokens else [],
+                "expires": expiry and expiry.isoformat(timespec="seconds"),
                 "has_ended": expires is not None and expires <= time.time(),
                 "is_renewed": tokens is not None and tokens.refresh_token is not None,
             }

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import getpass
-import hashlib
 import json
 import os
 import re
-import sys
-import tempfile
 from collections.abc import Mapping, Sequence
+from io import BytesIO
 from pathlib import Path
 from typing import Final
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
@@ -40,6 +38,7 @@ from .bundle_manifests import (
 )
 from .console import write_stderr
 from .exit_status import CommandError
+from .hosts.install_records import hash_of, read_bytes, replace_file
 from .server_loader import LoadedServer, load_server
 
 _LAUNCHER: Final = '''\
@@ -143,8 +142,10 @@ def command(
     manifest = create_manifest(info, user_settings, is_vendored=vendor, is_compiled=is_compiled)
     content["manifest.json"] = _json(manifest)
     path = out or Path(f"{info.name}-{info.version}.mcpb")
-    digest = _write_archive(path.absolute(), content)
-    print(f"{path}  {_size(path.stat().st_size)}, {len(content)} files")
+    archive = _archive(content)
+    digest = hash_of(archive)
+    replace_file(path, read_bytes(path), archive, is_shared=True)
+    print(f"{path}  {_size(len(archive))}, {len(content)} files")
     print(f"sha256  {digest}")
     if registry is not None:
         for package in detail.get("packages", ()):
@@ -207,9 +208,8 @@ async def _list_tools_and_prompts(
             prompts = await client.list_prompts() if "prompts" in capabilities else []
             return tools, prompts
     except Exception as error:  # noqa: BLE001 - the code of the author may raise anything, and the bundle works without
-        print(
-            f"mcpkit: the manifest lists no tools or prompts, because the server did not start: {error}",
-            file=sys.stderr,
+        write_stderr(
+            f"mcpkit: the manifest lists no tools or prompts, because the server did not start: {error}"
         )
         return None
 
@@ -299,30 +299,19 @@ def _size(count: int) -> str:
     return f"{count / 1_000_000:.1f} MB" if count >= 1_000_000 else f"{count / 1_000:.1f} kB"
 
 
-def _write_archive(path: Path, content: Mapping[str, bytes | Path]) -> str:
-    """Write a zip archive, which has the same bytes for the same content, and return its SHA-256 in hex digits.
+def _archive(content: Mapping[str, bytes | Path]) -> bytes:
+    """Return a zip archive, which has the same bytes for the same content.
 
     Args:
-        path: The archive, which is replaced in one step.
         content: Bytes, or the file with them, by names with slashes.
     """
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with (
-            os.fdopen(descriptor, "wb") as file,
-            ZipFile(file, "w", ZIP_DEFLATED, compresslevel=9) as archive,
-        ):
-            for each in sorted(content):
-                source = content[each]
-                entry = ZipInfo(each, _ZIP_DATE)
-                entry.compress_type = ZIP_DEFLATED
-                is_program = isinstance(source, Path) and os.access(source, os.X_OK)
-                entry.external_attr = (0o100755 if is_program else 0o100644) << 16
-                archive.writestr(entry, source.read_bytes() if isinstance(source, Path) else source)
-        digest = hashlib.sha256(Path(name).read_bytes()).hexdigest()
-        Path(name).chmod(0o644)
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
-    return digest
+    stream = BytesIO()
+    with ZipFile(stream, "w", ZIP_DEFLATED, compresslevel=9) as archive:
+        for each in sorted(content):
+            source = content[each]
+            entry = ZipInfo(each, _ZIP_DATE)
+            entry.compress_type = ZIP_DEFLATED
+            is_program = isinstance(source, Path) and os.access(source, os.X_OK)
+            entry.external_attr = (0o100755 if is_program else 0o100644) << 16
+            archive.writestr(entry, source.read_bytes() if isinstance(source, Path) else source)
+    return stream.getvalue()

@@ -113,20 +113,13 @@ _CAPABILITIES: Final = {"templates": "resources"}
 Columns = Mapping[str, Callable[[Json], object]]
 """Functions that return the cell of an item, by column."""
 
-_TITLE: Final[Columns] = {"title": lambda item: item.get("title")}
-_DESCRIPTION: Final[Columns] = {"description": first_line}
-_MIME_TYPE: Final[Columns] = {"mime type": lambda item: item.get("mimeType")}
-_NAME: Final[Columns] = {"name": lambda item: item.get("name")}
-_COLUMNS: Final[Mapping[str, Columns]] = {
-    "tools": {
-        **_NAME, **_TITLE, **_DESCRIPTION, "arguments (? = optional)": lambda item: signature(schema_of_tool(item)),
-    },
-    "resources": {"uri": lambda item: item.get("uri"), **_NAME, **_TITLE, **_MIME_TYPE, **_DESCRIPTION},
-    "templates": {"uri": lambda item: item.get("uriTemplate"), **_NAME, **_TITLE, **_MIME_TYPE, **_DESCRIPTION},
-    "prompts": {
-        **_NAME, **_TITLE, **_DESCRIPTION, "arguments (? = optional)": lambda item: signature(schema_of_prompt(item)),
-    },
-}  # fmt: skip
+_CELLS: Final[Columns] = {
+    "uri": lambda item: item.get("uri") or item.get("uriTemplate"),
+    "name": lambda item: item.get("name"),
+    "title": lambda item: item.get("title"),
+    "mime type": lambda item: item.get("mimeType"),
+    "description": first_line,
+}
 
 
 @click.command("list", epilog="Example: mcpkit list server.py tools")
@@ -173,7 +166,12 @@ def write_items(kind: str, items: list[Json], more_columns: Columns | None = Non
         items: The items of the list.
         more_columns: Further columns.
     """
-    columns = {**_COLUMNS[kind], **(more_columns or {})}
+    columns: dict[str, Callable[[Json], object]] = dict(_CELLS)
+    if kind in ("tools", "prompts"):
+        schema_of = schema_of_tool if kind == "tools" else schema_of_prompt
+        columns = {name: _CELLS[name] for name in ("name", "title", "description")}
+        columns["arguments (? = optional)"] = lambda item: signature(schema_of(item))
+    columns.update(more_columns or {})
     title = f"{len(items)} {kind.removesuffix('s') if len(items) == 1 else kind}"
     rows = [
         {name: "" if (value := cell(item)) is None else str(value) for name, cell in columns.items()}

@@ -10,10 +10,10 @@ import json
 import os
 import socket
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Final, Literal
 
 from .._utils.exceptions import ProtocolError
 from .._utils.python_safe_path import protect_children
@@ -36,16 +36,8 @@ _VARIABLE: Final = "MCPKIT_RUN"
 """Environment variable with the server and the address of worker processes."""
 
 
-class Address(NamedTuple):
-    """Address of an HTTP server.
-
-    Attributes:
-        host: The address to listen on.
-        port: The port; 0 for a free one.
-    """
-
-    host: str
-    port: int
+Address = tuple[str, int]
+"""Host and port of a server; port 0 for a free one."""
 
 
 def serve_http(
@@ -73,22 +65,22 @@ def serve_http(
         if workers < 1:
             raise CommandError(f"WEB_CONCURRENCY must be a positive integer, such as 4, got {setting!r}")
     if workers == 1:
-        server.run(transport, host=address.host, port=address.port, workers=1)
+        server.run(transport, host=address[0], port=address[1], workers=1)
         return
-    if address.port == 0:
+    if address[1] == 0:
         raise CommandError("several workers need a fixed port. Add --port, for example --port 8000")
     import uvicorn
 
     from ..transports.http.app_options import Settings
     from ..transports.http.run import defaults
 
-    os.environ[_VARIABLE] = json.dumps({"target": target, "host": address.host, "port": address.port})
+    os.environ[_VARIABLE] = json.dumps([target, *address])
     protect_children()
     uvicorn.run(
         f"{__name__}:create_worker_app",
         factory=True,
-        host=address.host,
-        port=address.port,
+        host=address[0],
+        port=address[1],
         workers=workers,
         **defaults(Settings()),
     )
@@ -96,9 +88,8 @@ def serve_http(
 
 def create_worker_app() -> HttpApp:
     """Return the app of a worker process, from its environment."""
-    run: Mapping[str, object] = json.loads(os.environ[_VARIABLE])
-    address = Address(str(run["host"]), int(str(run["port"])))
-    return create_app(load_server(str(run["target"])).server, address)
+    target, host, port = json.loads(os.environ[_VARIABLE])
+    return create_app(load_server(target).server, (host, port))
 
 
 def create_app(server: Server, address: Address, shutdown: float | None = None) -> HttpApp:
@@ -115,7 +106,7 @@ def create_app(server: Server, address: Address, shutdown: float | None = None) 
 
     public_url = None
     if server.engine.auth is not None:
-        _, url = local_url(address.host, address.port, {})
+        _, url = local_url(*address, {})
         public_url = None if url is None else f"{url}/mcp"
     runtime = server.engine.runtime
     timeouts = runtime.timeouts if shutdown is None else replace(runtime.timeouts, shutdown=shutdown)
@@ -156,7 +147,7 @@ def run_reload_over_http(target: str, arguments: Sequence[str], address: Address
     with socket.create_server(address, family=family, backlog=2048) as listener:
         port: int = listener.getsockname()[1]
         print_status(f"serving {target}, watching Python files in {', '.join(map(str, roots))}")
-        serving = (target, tuple(arguments), listener, Address(address.host, port))
+        serving = (target, tuple(arguments), listener, (address[0], port))
         return asyncio.run(_supervise(serving, roots))
 
 
@@ -164,7 +155,7 @@ async def _supervise(serving: tuple[str, tuple[str, ...], socket.socket, Address
     """Run one process after the other until a signal, each until the next edit, and return the exit status."""
     from multiprocessing import get_context
 
-    from .reload.file_watcher import FileWatcher
+    from .reload.file_watcher import edited_files
     from .reload.supervisor import DRAIN, handle_signals, print_edits, print_status
 
     loop = asyncio.get_running_loop()
@@ -188,7 +179,7 @@ async def _supervise(serving: tuple[str, tuple[str, ...], socket.socket, Address
             stopped.set_result(number)
 
     handle_signals(set_stopped)
-    async with aclosing(FileWatcher(roots).edits()) as edits:
+    async with aclosing(edited_files(roots)) as edits:
         await anext(edits)  # from here on edits are noticed
         process, exited = start()
         edit = asyncio.ensure_future(anext(edits))

@@ -17,17 +17,8 @@ from .exit_status import CommandError
 
 _TEMPLATES: Final = Path(__file__).parent / "project_template"
 
-_FILES: Final = {
-    "pyproject.toml.txt": "pyproject.toml",
-    "README.md.txt": "README.md",
-    "gitignore.txt": ".gitignore",
-    "ci.yml.txt": ".github/workflows/ci.yml",
-    "package/__init__.py.txt": "$package/__init__.py",
-    "package/__main__.py.txt": "$package/__main__.py",
-    "package/server.py.txt": "$package/server.py",
-    "tests/test_server.py.txt": "tests/test_server.py",
-}
-"""Template files, and the project files that are written from them."""
+_PATHS: Final = {"gitignore": ".gitignore", "ci.yml": ".github/workflows/ci.yml"}
+"""Paths of project files that differ from those of their templates."""
 
 _TAKEN: Final = frozenset({"mcp", "mcpkit", "fastmcp", "pydantic", "pytest", "server", "test", "tests"})
 """Packages that conflict with a project of the same name."""
@@ -72,11 +63,12 @@ def new(path: Path, description: str | None) -> None:
         "hatch_metadata": _HATCH_METADATA if "@" in mcpkit else "",
         "local_note": _LOCAL_NOTE.format(mcpkit) if " @ file:" in mcpkit else "",
     }
-    for source, target in _FILES.items():
-        file = folder / Template(target).substitute(words)
+    for source in _TEMPLATES.rglob("*.txt"):
+        target = source.relative_to(_TEMPLATES).with_suffix("").as_posix()
+        file = folder / _PATHS.get(target, target.replace("package/", f"{package}/"))
         file.parent.mkdir(parents=True, exist_ok=True)
-        template = Template((_TEMPLATES / source).read_text(encoding="utf-8"))
-        is_prose = source == "README.md.txt"
+        template = Template(source.read_text(encoding="utf-8"))
+        is_prose = target == "README.md"
         text = template.substitute({**words, "description": f"{summary}."} if is_prose else words)
         file.write_text(text, encoding="utf-8", newline="\n")
     print(f"created {path}. Next steps:")

@@ -86,9 +86,9 @@ def command(
         _run_by_uv(target, location.path, arguments, options, is_named=location.name is not None)
     path = None if location is None or location.name is not None else location.path
     if transport is not None:
-        from .http_serving import Address, run_reload_over_http, serve_http
+        from .http_serving import run_reload_over_http, serve_http
 
-        address = Address(host or "127.0.0.1", 8000 if port is None else port)
+        address = host or "127.0.0.1", 8000 if port is None else port
         if reloads:
             return run_reload_over_http(target, arguments, address)
         server = _load_or_run(target, path, arguments, is_http=True)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-import tempfile
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import asdict, dataclass, field
@@ -20,6 +19,7 @@ from ..auth.urls_and_discovery import MetadataError, canonical
 from ..client.auth.token_storage import FileTokens, MemoryTokens, Tokens, TokenStorage, locked
 from ..protocol.jsonrpc import Json, is_array, is_object
 from .exit_status import CommandError
+from .hosts.install_records import read_bytes, replace_file
 
 if TYPE_CHECKING:
     import httpx2
@@ -67,9 +67,8 @@ def load_logins() -> dict[str, Login]:
         CommandError: The file is invalid.
     """
     path = _user_folder() / "logins.json"
-    try:
-        text = path.read_bytes()
-    except FileNotFoundError:
+    text = read_bytes(path)
+    if text is None:
         return {}
     try:
         content: object = json.loads(text)
@@ -134,10 +133,8 @@ def _changed_logins() -> Generator[dict[str, Login]]:
         logins = load_logins()
         yield logins
         records = {url: {**asdict(login), "url": None} for url, login in sorted(logins.items())}
-        descriptor, name = tempfile.mkstemp(dir=folder, prefix=".logins.")  # mode 0600
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            json.dump({"version": _VERSION, "logins": records}, file, indent=2)
-        Path(name).replace(folder / "logins.json")
+        content = json.dumps({"version": _VERSION, "logins": records}, indent=2).encode()
+        replace_file(folder / "logins.json", read_bytes(folder / "logins.json"), content)
 
 
 # OAuth clients

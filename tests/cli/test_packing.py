@@ -13,7 +13,7 @@ import pytest
 
 from mcpkit.cli.bundle_contents import ProjectFiles, undeclared_imports
 from mcpkit.cli.exit_status import CommandError
-from mcpkit.cli.reload.file_watcher import FileWatcher, watch_roots
+from mcpkit.cli.reload.file_watcher import edited_files, watch_roots
 from mcpkit.cli.script_metadata import read_script_metadata
 from tests.helpers.tables import each_row
 
@@ -127,7 +127,7 @@ async def edits(tmp_path: Path) -> AsyncIterator[AsyncGenerator[list[str]]]:
     for ignored in (".venv/lib", "node_modules", "__pycache__", ".git"):
         (tmp_path / ignored).mkdir(parents=True)
     (tmp_path / "shop").mkdir()
-    async with aclosing(FileWatcher([tmp_path]).edits()) as edits:
+    async with aclosing(edited_files([tmp_path])) as edits:
         assert await anext(edits) == []
         yield edits
 

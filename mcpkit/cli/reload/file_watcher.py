@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from ..._utils.package import missing_package
 from ..exit_status import CommandError
@@ -61,69 +61,56 @@ def _project_root(folder: Path) -> Path:
     return next((each for each in projects_of(root) if not home.is_relative_to(each)), root)
 
 
-class _Snapshot(NamedTuple):
-    """Folders and Python files at one time: modification time, size and inode by path."""
+async def edited_files(roots: list[Path]) -> AsyncGenerator[list[str]]:
+    """Yield the paths of Python files below some folders that were written, added or removed since the last step.
 
-    folders: list[str]
-    files: dict[str, tuple[int, int, int]]
-
-
-class FileWatcher:
-    """Watches the Python files below some folders.
+    The first list is empty: from then on edits are noticed.
 
     Args:
         roots: The folders.
     """
+    folders, files = _snapshot(roots)
+    is_first = True
+    while True:
+        if not folders:
+            await asyncio.sleep(_MISSING_INTERVAL)
+        with suppress(FileNotFoundError):
+            async with aclosing(_events(folders or [os.curdir])) as events:
+                async for _ in events:
+                    watched, before = folders, files
+                    folders, files = _snapshot(roots)
+                    paths = sorted({**before, **files})
+                    edited = [path for path in paths if before.get(path) != files.get(path)]
+                    if edited or is_first:
+                        is_first = False
+                        yield edited
+                    if watched != folders:
+                        break
+        folders, _ = _snapshot(roots)
 
-    def __init__(self, roots: list[Path]) -> None:
-        self._roots = roots
 
-    async def edits(self) -> AsyncGenerator[list[str]]:
-        """Yield the paths of files that were written, added or removed since the previous step.
-
-        The first list is empty: from then on edits are noticed.
-        """
-        known = self._snapshot()
-        is_first = True
-        while True:
-            if not known.folders:
-                await asyncio.sleep(_MISSING_INTERVAL)
-            with suppress(FileNotFoundError):
-                async with aclosing(_events(known.folders or [os.curdir])) as events:
-                    async for _ in events:
-                        before, known = known, self._snapshot()
-                        edited = sorted(
-                            path
-                            for path in {**before.files, **known.files}
-                            if before.files.get(path) != known.files.get(path)
-                        )
-                        if edited or is_first:
-                            is_first = False
-                            yield edited
-                        if before.folders != known.folders:
-                            break
-            known = _Snapshot(self._snapshot().folders, known.files)
-
-    def _snapshot(self) -> _Snapshot:
-        snapshot = _Snapshot([], {})
-        waiting = deque(map(str, self._roots))
-        while waiting and len(snapshot.folders) < _MAX_FOLDERS:
-            folder = waiting.popleft()
-            try:
-                entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
-            except OSError:
+def _snapshot(roots: list[Path]) -> tuple[list[str], dict[str, tuple[int, int, int]]]:
+    """Return the folders to watch, and modification time, size and inode of the Python files in them."""
+    folders: list[str] = []
+    files: dict[str, tuple[int, int, int]] = {}
+    waiting = deque(map(str, roots))
+    while waiting and len(folders) < _MAX_FOLDERS:
+        folder = waiting.popleft()
+        try:
+            entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+        except OSError:
+            continue
+        folders.append(folder)
+        for each in entries:
+            if each.name.startswith((".", "#")):
                 continue
-            snapshot.folders.append(folder)
-            for each in entries:
-                if each.name.startswith((".", "#")):
-                    continue
-                if each.is_dir(follow_symlinks=False) and each.name not in _IGNORED:
-                    waiting.append(each.path)
-                if each.name.endswith(".py") and each.is_file():
-                    with suppress(OSError):
-                        status = each.stat()
-                        snapshot.files[each.path] = (status.st_mtime_ns, status.st_size, status.st_ino)
-        return snapshot
+            if each.is_dir(follow_symlinks=False) and each.name not in _IGNORED:
+                waiting.append(each.path)
+            if each.name.endswith(".py") and each.is_file():
+                with suppress(OSError):
+                    status = each.stat()
+                    files[each.path] = (status.st_mtime_ns, status.st_size, status.st_ino)
+    return folders, files
 
 
 async def _events(folders: list[str]) -> AsyncGenerator[None]:

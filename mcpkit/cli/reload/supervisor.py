@@ -25,7 +25,7 @@ from ...transports.standard_streams import (
     take_over_standard_streams,
 )
 from .child_and_client import Child, ChildEndedError, ClientPipe
-from .file_watcher import FileWatcher, watch_roots
+from .file_watcher import edited_files, watch_roots
 from .session_state import (
     ServerLists,
     SessionState,
@@ -75,7 +75,7 @@ def run_reload_over_stdio(target: str, arguments: Sequence[str], options: Sequen
 
 async def _serve_until_signal(command: Sequence[str], roots: list[Path], streams: StandardStreams) -> int:
     signals: list[int] = []
-    async with aclosing(FileWatcher(roots).edits()) as edits:
+    async with aclosing(edited_files(roots)) as edits:
         serving = asyncio.ensure_future(Supervisor(command, child_environment(), edits, streams).serve())
 
         def stop(number: int) -> None:
