@@ -29,17 +29,8 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 import pandas as pd  # type: ignore[import-untyped]
+import pydantic
 from hypothesis import strategies as st
-from pydantic import (
-    AnyUrl,
-    AwareDatetime,
-    Base64Bytes,
-    BaseModel,
-    Field,
-    HttpUrl,
-    NaiveDatetime,
-    computed_field,
-)
 from typing_extensions import LiteralString, NotRequired, TypeAliasType, TypedDict
 
 from mcpkit import Server
@@ -92,31 +83,31 @@ class Station:
     counts: dict[int, str] = field(default_factory=dict)
 
 
-class Cat(BaseModel):
+class Cat(pydantic.BaseModel):
     kind: Literal["cat"] = "cat"
     lives: int = 9
 
 
-class Dog(BaseModel):
+class Dog(pydantic.BaseModel):
     kind: Literal["dog"] = "dog"
     born: dt.date = dt.date(2026, 1, 31)
     tag: bytes = b""
 
 
-class Tree(BaseModel):
+class Tree(pydantic.BaseModel):
     value: Decimal
-    grown_at: dt.timedelta | None = Field(None, alias="grownAt")
+    grown_at: dt.timedelta | None = pydantic.Field(None, alias="grownAt")
     children: list[Tree] = []
 
 
-class Box(BaseModel, Generic[T]):
+class Box(pydantic.BaseModel, Generic[T]):
     item: T
 
 
-class Square(BaseModel):
+class Square(pydantic.BaseModel):
     side: int
 
-    @computed_field
+    @pydantic.computed_field
     def area(self) -> int:
         return self.side**2
 
@@ -204,10 +195,11 @@ SUPPORTED: list[Supported] = [
     scalar("LiteralString", LiteralString, TEXT, "tea")._replace(is_field=False),
     scalar("bytes", bytes, BYTES, b"\xfb\xff")._replace(is_content=True),
     Supported("bytearray", bytearray, BYTES.map(bytearray), bytearray(b"\xfb\xff"), is_field=False, is_content=True),
-    Supported("Base64Bytes", Base64Bytes, BYTES, b"\xfb\xff", is_content=True),
+    Supported("Base64Bytes", pydantic.Base64Bytes, BYTES, b"\xfb\xff", is_content=True),
     scalar("datetime", dt.datetime, NAIVE | AWARE, dt.datetime(2026, 1, 31, 9, 30), OFFSET_LOST),
-    scalar("NaiveDatetime", NaiveDatetime, NAIVE, dt.datetime(2026, 1, 31, 9, 30)),
-    scalar("AwareDatetime", AwareDatetime, AWARE, dt.datetime(2026, 1, 31, 9, 30, tzinfo=dt.timezone.utc), OFFSET_LOST),
+    scalar("NaiveDatetime", pydantic.NaiveDatetime, NAIVE, dt.datetime(2026, 1, 31, 9, 30)),
+    scalar("AwareDatetime", pydantic.AwareDatetime, AWARE,
+           dt.datetime(2026, 1, 31, 9, 30, tzinfo=dt.timezone.utc), OFFSET_LOST),
     scalar("date", dt.date, st.dates(), dt.date(2026, 1, 31)),
     scalar("time", dt.time, st.times() | st.times(timezones=OFFSETS), dt.time(9, 30), OFFSET_LOST),
     scalar("timedelta", dt.timedelta, st.timedeltas(), dt.timedelta(hours=-1.5)),
@@ -227,13 +219,13 @@ SUPPORTED: list[Supported] = [
     scalar("IPv4Network", ipaddress.IPv4Network, st.ip_addresses(v=4).map(ipaddress.IPv4Network),
            ipaddress.IPv4Network("10.0.0.0/8")),
     Supported("re.Pattern", re.Pattern, WORDS.map(re.compile), re.compile("a+"), "flags", is_hashable=True),
-    scalar("AnyUrl", AnyUrl, WORDS.map(lambda word: AnyUrl(f"https://example.org/{word}")),
-           AnyUrl("https://example.org/tea")),
-    scalar("HttpUrl", HttpUrl, WORDS.map(lambda word: HttpUrl(f"https://example.org/{word}")),
-           HttpUrl("https://example.org/tea")),
+    scalar("AnyUrl", pydantic.AnyUrl, WORDS.map(lambda word: pydantic.AnyUrl(f"https://example.org/{word}")),
+           pydantic.AnyUrl("https://example.org/tea")),
+    scalar("HttpUrl", pydantic.HttpUrl, WORDS.map(lambda word: pydantic.HttpUrl(f"https://example.org/{word}")),
+           pydantic.HttpUrl("https://example.org/tea")),
     scalar('NewType("UserId", int)', UserId, st.integers(), 5),
     scalar("Annotated[int, Ge(0), Lt(10)]", Annotated[int, at.Ge(0), at.Lt(10)], st.integers(0, 9), 5),
-    scalar('Annotated[str, Field(pattern="^[a-z]+$")]', Annotated[str, Field(pattern="^[a-z]+$")],
+    scalar('Annotated[str, Field(pattern="^[a-z]+$")]', Annotated[str, pydantic.Field(pattern="^[a-z]+$")],
            st.text("abc", min_size=1), "tea"),
     Supported("None", None, st.none(), None, is_field=True),
     Supported("list", list, st.lists(st.integers() | TEXT, max_size=3), [1, "a"]),
@@ -278,7 +270,7 @@ SUPPORTED: list[Supported] = [
                            max_leaves=3), Tree(value=Decimal(1), children=[Tree(value=Decimal(2))])),
     Supported("generic model", Box[dt.time], st.builds(Box[dt.time], item=st.times()), Box[dt.time](item=dt.time(9))),
     Supported("model with a computed field", Square, st.builds(Square, side=st.integers(0, 99)), Square(side=2)),
-    Supported("models with a discriminator", Annotated[Cat | Dog, Field(discriminator="kind")],
+    Supported("models with a discriminator", Annotated[Cat | Dog, pydantic.Field(discriminator="kind")],
               st.builds(Cat) | st.builds(Dog, born=st.dates()), Cat()),
     Supported("type Rows = list[dict[int, str]]", Rows,
               st.lists(st.dictionaries(st.integers(), TEXT, max_size=2), max_size=2), [{1: "a"}]),
@@ -301,7 +293,7 @@ def is_same(sent: Any, received: Any) -> bool:
             left == right or left != left for left,
             right in zip(sent.ravel() if hasattr(sent, "ravel") else sent,
             received.ravel() if hasattr(received, "ravel") else received, strict=True)))  # fmt: skip
-    if isinstance(sent, BaseModel) or hasattr(sent, "__dataclass_fields__"):
+    if isinstance(sent, pydantic.BaseModel) or hasattr(sent, "__dataclass_fields__"):
         return type(received) is type(sent) and is_same(vars(sent), vars(received))
     if isinstance(sent, dt.datetime | dt.time):
         return type(received) is type(sent) and received == sent and received.utcoffset() == sent.utcoffset()

@@ -13,16 +13,8 @@ from typing import Annotated, Any, Literal, Union
 from uuid import UUID
 
 import annotated_types as at
+import pydantic
 import pytest
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    Field,
-    SecretBytes,
-    SecretStr,
-    field_validator,
-    model_validator,
-)
 from typing_extensions import NotRequired, TypedDict
 
 from mcpkit._utils.exceptions import ArgumentsError
@@ -51,18 +43,18 @@ class SquareShape:
     side: int
 
 
-class Range(BaseModel):
+class Range(pydantic.BaseModel):
     low: int
     high: int
 
-    @field_validator("low")
+    @pydantic.field_validator("low")
     @classmethod
     def _low(cls, value: int) -> int:
         if value == 13:
             raise ValueError("13 is not served")
         return value
 
-    @model_validator(mode="after")
+    @pydantic.model_validator(mode="after")
     def _ordered(self) -> Range:
         if self.low > self.high:
             raise ValueError("low is above high")
@@ -155,22 +147,22 @@ COUNTRIES = [f"{first}{second}" for first in "ABCDE" for second in "KLMNO"]
 Country = enum.Enum("Country", {name: name for name in COUNTRIES})
 
 
-class Cat(BaseModel):
+class Cat(pydantic.BaseModel):
     kind: Literal["cat"]
     lives: int
 
 
-class Dog(BaseModel):
+class Dog(pydantic.BaseModel):
     kind: Literal["dog", "wolf"]
     age: int
 
 
-class Circle(BaseModel, extra="forbid"):
+class Circle(pydantic.BaseModel, extra="forbid"):
     radius: int
     color: str
 
 
-class Square(BaseModel, extra="forbid"):
+class Square(pydantic.BaseModel, extra="forbid"):
     side: int
     angle: int
 
@@ -206,21 +198,21 @@ def test_arguments_array_of_different_values_becomes_a_set(annotation: Any, valu
     assert len(arguments_of(annotation).validate({"value": value})["value"]) == len(value)
 
 
-HIDDEN = Field(json_schema_extra={"writeOnly": True})
+HIDDEN = pydantic.Field(json_schema_extra={"writeOnly": True})
 
 
 TOO_SHORT = ": expected a string of at least 12 characters, got a string"
 
 
-PASSWORD = Field(json_schema_extra={"format": "password"})
+PASSWORD = pydantic.Field(json_schema_extra={"format": "password"})
 
 
-class Login(BaseModel):
+class Login(pydantic.BaseModel):
     user: str
-    password: Annotated[SecretStr, Field(min_length=12)]
+    password: Annotated[pydantic.SecretStr, pydantic.Field(min_length=12)]
 
 
-class Vault(BaseModel):
+class Vault(pydantic.BaseModel):
     logins: list[Login]
     parts: list[Vault] = []
 
@@ -230,10 +222,11 @@ def _never(value: Any) -> Any:
 
 
 @each_row(("annotation", "sent", "problem"), [
-    (Annotated[SecretStr, Field(min_length=12)], "hunter2", TOO_SHORT),
-    (SecretStr, 47.11, ": expected a string, got a number"),
-    (SecretBytes, "hunter-2", ": expected a base64 string, got a string"),
-    (Annotated[str, HIDDEN, Field(pattern="^1$")], "hunter2", ": expected a string that matches ^1$, got a string"),
+    (Annotated[pydantic.SecretStr, pydantic.Field(min_length=12)], "hunter2", TOO_SHORT),
+    (pydantic.SecretStr, 47.11, ": expected a string, got a number"),
+    (pydantic.SecretBytes, "hunter-2", ": expected a base64 string, got a string"),
+    (Annotated[str, HIDDEN, pydantic.Field(pattern="^1$")], "hunter2",
+     ": expected a string that matches ^1$, got a string"),
     (Annotated[int, PASSWORD], "hunter2", ": expected an integer, got a string"),
     (Annotated[int, PASSWORD], True, ": expected an integer, got a boolean"),
     (Annotated[list[int], HIDDEN], [1, "hunter2"], "[1]: expected an integer, got a string"),
@@ -244,7 +237,7 @@ def _never(value: Any) -> Any:
     (Login | int, "hunter2", ": expected an object or an integer, got a string"),
     (Vault, {"logins": "hunter2"}, ".logins: expected an array, got a string"),
     (Vault, {"logins": [], "parts": "hunter2"}, ".parts: expected an array, got a string"),
-    (Annotated[SecretStr, AfterValidator(_never)], "hunter2", ": it is too weak"),
+    (Annotated[pydantic.SecretStr, pydantic.AfterValidator(_never)], "hunter2", ": it is too weak"),
 ])  # fmt: skip
 def test_problem_secret_value_is_not_shown(annotation: Any, sent: Any, problem: str) -> None:
     assert lines(arguments_of(annotation), {"value": sent}) == [f"value{problem}"]
@@ -287,7 +280,7 @@ class Tile:
     side: int
 
 
-class Tree(BaseModel):
+class Tree(pydantic.BaseModel):
     value: int
     children: list[Tree] = []
 
@@ -400,11 +393,11 @@ FLAT: list[tuple[Any, Any]] = [
     # types that forms can have, with a default
     (int, 3), (float, 0.5), (bool, True), (int | None, None), (Literal["slow", "fast"], "slow"),
     (list[Literal["a", "b"]], None), (Color, Color.RED), (dt.date, dt.date(2026, 1, 31)),
-    (Annotated[str, at.MinLen(1)], "x"), (Annotated[str, AfterValidator(check_filled)], "x"),
+    (Annotated[str, at.MinLen(1)], "x"), (Annotated[str, pydantic.AfterValidator(check_filled)], "x"),
 ]  # fmt: skip
 NESTED: list[tuple[Any, Any]] = [
     (list[int] | None, None), (dict[str, int], None), (Place | None, None), (tuple[int, int], (1, 2)),
-    (Decimal, Decimal(1)), (UUID | None, None), (Annotated[str, Field(pattern="^[a-z]+$")], "x"),
+    (Decimal, Decimal(1)), (UUID | None, None), (Annotated[str, pydantic.Field(pattern="^[a-z]+$")], "x"),
 ]  # fmt: skip
 
 

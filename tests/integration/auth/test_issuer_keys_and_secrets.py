@@ -25,25 +25,7 @@ from mcpkit.auth import InvalidTokenError, Jwt, UpstreamProvider
 from mcpkit.auth.issuer_documents import MAX_KEYS_AGE, MAX_STALE, MIN_KEYS_AGE, RETRY
 from mcpkit.auth.jwt import COOLDOWN
 from mcpkit.storage import Sqlite
-from tests.helpers.fake_idp import (
-    CLIENT,
-    HOUR,
-    KEYS,
-    METADATA,
-    NEW,
-    OLD,
-    OPENID,
-    REVOKE,
-    TOKEN,
-    USERINFO,
-    OpenIdSite,
-    UpstreamLogin,
-    is_verified,
-    log_in,
-    serving_site,
-    token,
-    unavailable,
-)
+from tests.helpers import fake_idp as idp
 from tests.helpers.oauth_flow import PROXY_ORIGIN, SECRET, ProxyFlow, ProxyServer, browser_at
 from tests.helpers.signed_tokens import AUDIENCE, Signer
 from tests.helpers.tables import each_row
@@ -52,9 +34,10 @@ from tests.integration.auth.servers import make_server, tool_call
 
 
 @pytest.mark.parametrize(("path", "places"), [
-    ("", [METADATA]), ("", [METADATA, OPENID]), ("/", [METADATA]), ("/tenant", [METADATA + "/tenant"]),
-    ("/tenant", [METADATA + "/tenant", OPENID + "/tenant"]),
-    ("/tenant", [METADATA + "/tenant", OPENID + "/tenant", "/tenant" + OPENID]),
+    ("", [idp.METADATA]), ("", [idp.METADATA, idp.OPENID]), ("/", [idp.METADATA]),
+    ("/tenant", [idp.METADATA + "/tenant"]),
+    ("/tenant", [idp.METADATA + "/tenant", idp.OPENID + "/tenant"]),
+    ("/tenant", [idp.METADATA + "/tenant", idp.OPENID + "/tenant", "/tenant" + idp.OPENID]),
 ])  # fmt: skip
 @pytest.mark.parametrize("other_status", [404, 500])
 async def test_metadata_is_found_at_every_well_known_url(issuer, clock, path, places, other_status):
@@ -62,60 +45,60 @@ async def test_metadata_is_found_at_every_well_known_url(issuer, clock, path, pl
     issuer.places, issuer.metadata = {places[-1]}, {"issuer": url}
 
     def page(request: Request) -> Response | None:
-        is_known = request.url.path in {places[-1], KEYS}
+        is_known = request.url.path in {places[-1], idp.KEYS}
         return None if is_known else PlainTextResponse("a page", other_status)
 
     issuer.instead = page
     async with aclosing(Jwt(url, clock=clock)) as jwt:
-        assert await is_verified(jwt, OLD.token(iss=url))
-    assert list(issuer.asked) == [*places, KEYS]
+        assert await idp.is_verified(jwt, idp.OLD.token(iss=url))
+    assert list(issuer.asked) == [*places, idp.KEYS]
 
 
 @pytest.mark.limit("age of keys")
 @pytest.mark.parametrize(("header", "seconds"), [
     ("max-age=600", 600), ("max-age=15", MIN_KEYS_AGE), ("no-store", MIN_KEYS_AGE),
-    ("max-age=99999999", MAX_KEYS_AGE), ("", HOUR),
+    ("max-age=99999999", MAX_KEYS_AGE), ("", idp.HOUR),
 ])  # fmt: skip
 async def test_keys_are_renewed_in_background(issuer, jwt, clock, header, seconds):
     issuer.headers = {"Cache-Control": header}
-    assert await is_verified(jwt, token(issuer))
+    assert await idp.is_verified(jwt, idp.token(issuer))
     clock.now += seconds * 0.79
-    assert await is_verified(jwt, token(issuer))
+    assert await idp.is_verified(jwt, idp.token(issuer))
     assert issuer.fetches == 1
 
     clock.now += seconds * 0.02
     issuer.is_open.clear()
-    issuer.publish(NEW)
-    assert await is_verified(jwt, token(issuer))
+    issuer.publish(idp.NEW)
+    assert await idp.is_verified(jwt, idp.token(issuer))
     await until(lambda: issuer.fetches == 2)
-    assert await is_verified(jwt, token(issuer))
+    assert await idp.is_verified(jwt, idp.token(issuer))
     issuer.is_open.set()
     await until(lambda: not jwt.published_keys.is_fetching)
-    assert await is_verified(jwt, token(issuer, NEW))
+    assert await idp.is_verified(jwt, idp.token(issuer, idp.NEW))
     assert issuer.fetches == 2
 
 
 @pytest.mark.limit("age of keys")
 async def test_keys_are_used_while_issuer_is_down_until_stale(issuer, jwt, clock, caplog):
-    assert await is_verified(jwt, token(issuer))
+    assert await idp.is_verified(jwt, idp.token(issuer))
     issuer.break_down()
-    clock.now += HOUR
+    clock.now += idp.HOUR
     with caplog.at_level(logging.INFO, "mcpkit"):
         for _ in range(2):  # the second time nothing is fetched: a moment ago the issuer did not respond
-            assert await is_verified(jwt, token(issuer))
+            assert await idp.is_verified(jwt, idp.token(issuer))
             assert issuer.fetches == 2
         clock.now += MAX_STALE - 1
-        assert await is_verified(jwt, token(issuer))
-        await until(lambda: issuer.asked[METADATA] == 2 and not jwt.published_keys.is_fetching)
+        assert await idp.is_verified(jwt, idp.token(issuer))
+        await until(lambda: issuer.asked[idp.METADATA] == 2 and not jwt.published_keys.is_fetching)
         clock.now += 1 + RETRY
 
-        error = await unavailable(jwt, token(issuer))
+        error = await idp.unavailable(jwt, idp.token(issuer))
         assert error.retry_after == 5
         assert "responded with HTTP 503" in error.description
 
         issuer.repair()
         clock.now += RETRY
-        assert await is_verified(jwt, token(issuer))
+        assert await idp.is_verified(jwt, idp.token(issuer))
     messages = [record.getMessage() for record in caplog.records]
     assert len(messages) == 2, "each message is logged once"
     assert "the cached ones stay in use" in messages[0]
@@ -124,21 +107,21 @@ async def test_keys_are_used_while_issuer_is_down_until_stale(issuer, jwt, clock
 
 async def test_issuer_down_without_keys_is_unavailable_and_recovers(issuer, jwt, clock):
     issuer.break_down()
-    errors = await asyncio.gather(*(unavailable(jwt, token(issuer)) for _ in range(50)))
+    errors = await asyncio.gather(*(idp.unavailable(jwt, idp.token(issuer)) for _ in range(50)))
     assert {error.retry_after for error in errors} == {5}
     clock.now += 2
-    assert (await unavailable(jwt, token(issuer))).retry_after == 3
-    assert issuer.asked == {METADATA: 1, OPENID: 1}
+    assert (await idp.unavailable(jwt, idp.token(issuer))).retry_after == 3
+    assert issuer.asked == {idp.METADATA: 1, idp.OPENID: 1}
 
     issuer.repair()
     clock.now += 3
-    assert await is_verified(jwt, token(issuer))
+    assert await idp.is_verified(jwt, idp.token(issuer))
 
 
 async def test_issuer_unreachable_is_unavailable(issuer, clock):
     async def problem(url: str, **options: Any) -> str:
         async with aclosing(Jwt(url, clock=clock, **options)) as jwt:
-            return (await unavailable(jwt, OLD.token(iss=url))).description
+            return (await idp.unavailable(jwt, idp.OLD.token(iss=url))).description
 
     issuer.is_open.clear()
     assert "did not respond within 0.1 s" in await problem(issuer.url, timeout=0.1)
@@ -167,13 +150,13 @@ async def test_invalid_keys_do_not_replace_valid_keys(issuer, clock, response, p
         aclosing(Jwt(issuer.url, clock=clock)) as jwt,
         aclosing(Jwt(issuer.url, clock=clock)) as without_keys,
     ):
-        sent = token(issuer)
-        assert await is_verified(jwt, sent)
-        issuer.instead = lambda request: response if request.url.path == KEYS else None
-        clock.now += HOUR
-        assert await is_verified(jwt, sent)
+        sent = idp.token(issuer)
+        assert await idp.is_verified(jwt, sent)
+        issuer.instead = lambda request: response if request.url.path == idp.KEYS else None
+        clock.now += idp.HOUR
+        assert await idp.is_verified(jwt, sent)
         assert problem in caplog.text
-        assert problem in (await unavailable(without_keys, sent)).description
+        assert problem in (await idp.unavailable(without_keys, sent)).description
 
 
 async def test_key_rotation_under_load_loses_no_request(issuer, jwt):
@@ -184,7 +167,7 @@ async def test_key_rotation_under_load_loses_no_request(issuer, jwt):
 
     async def send_requests(number: int) -> None:
         while not is_over.is_set():
-            options = tool_call("whoami", token(issuer, newest))
+            options = tool_call("whoami", idp.token(issuer, newest))
             statuses[(await http.post("/mcp", **options)).status_code] += 1
             sent[number] += 1
             await anyio.sleep(0)  # a verification without a fetch does not suspend
@@ -207,16 +190,16 @@ async def test_key_rotation_under_load_loses_no_request(issuer, jwt):
 
 @pytest.mark.limit("fetches for unknown keys")
 async def test_unknown_kids_fetch_keys_once_per_cooldown(issuer, jwt, clock):
-    assert await is_verified(jwt, token(issuer))
+    assert await idp.is_verified(jwt, idp.token(issuer))
     for fetches in (2, 3):
-        flood = [token(issuer, header={"kid": f"unknown {number}"}) for number in range(100)]
-        assert not any(await asyncio.gather(*(is_verified(jwt, each) for each in flood)))
-        assert not any([await is_verified(jwt, each) for each in flood])
-        assert await is_verified(jwt, token(issuer))
+        flood = [idp.token(issuer, header={"kid": f"unknown {number}"}) for number in range(100)]
+        assert not any(await asyncio.gather(*(idp.is_verified(jwt, each) for each in flood)))
+        assert not any([await idp.is_verified(jwt, each) for each in flood])
+        assert await idp.is_verified(jwt, idp.token(issuer))
         assert issuer.fetches == fetches
         clock.now += COOLDOWN
-    issuer.publish(NEW)
-    assert await is_verified(jwt, token(issuer, NEW))
+    issuer.publish(idp.NEW)
+    assert await idp.is_verified(jwt, idp.token(issuer, idp.NEW))
 
 
 async def test_invalid_token_fetches_nothing(issuer, jwt):
@@ -228,10 +211,10 @@ async def test_invalid_token_fetches_nothing(issuer, jwt):
         {"header": {"alg": "HS256"}},
     ):
         with pytest.raises(InvalidTokenError):
-            await jwt.verify(NEW.token(**{"iss": issuer.url, **changes}), AUDIENCE)
+            await jwt.verify(idp.NEW.token(**{"iss": issuer.url, **changes}), AUDIENCE)
         assert not issuer.asked, changes
-    assert await is_verified(jwt, token(issuer))
-    assert not await is_verified(jwt, token(issuer, NEW, header={"kid": "old"}))
+    assert await idp.is_verified(jwt, idp.token(issuer))
+    assert not await idp.is_verified(jwt, idp.token(issuer, idp.NEW, header={"kid": "old"}))
     assert issuer.fetches == 1
 
 
@@ -241,7 +224,7 @@ async def test_invalid_token_fetches_nothing(issuer, jwt):
 EMAIL = "ada.lovelace@analytical.example"
 
 
-class Provider(OpenIdSite):
+class Provider(idp.OpenIdSite):
     def __init__(self) -> None:
         super().__init__(Signer())
         self.users = {"ada": {"email": EMAIL}}
@@ -255,8 +238,8 @@ class Provider(OpenIdSite):
     def secrets_by_kind(self) -> dict[str, set[str]]:
         """The secrets that only the provider and its client may see. Its codes are in URLs of the browser."""
         verifiers = {form["code_verifier"] for _, form in self.forms if "code_verifier" in form}
-        found = {"email": {EMAIL}, "client": {CLIENT[1]}, "verifier": verifiers, "server": {SECRET}}
-        for secret in self.secrets - verifiers - {CLIENT[1]}:
+        found = {"email": {EMAIL}, "client": {idp.CLIENT[1]}, "verifier": verifiers, "server": {SECRET}}
+        for secret in self.secrets - verifiers - {idp.CLIENT[1]}:
             kind = "id_token" if secret.startswith("eyJ") else secret.partition("_")[0]
             found.setdefault(kind, set()).add(secret)
         del found["code"]
@@ -266,7 +249,7 @@ class Provider(OpenIdSite):
 @pytest.fixture
 def provider() -> Iterator[Provider]:
     provider = Provider()
-    with serving_site(provider):
+    with idp.serving_site(provider):
         yield provider
 
 
@@ -317,7 +300,7 @@ def _forms(secret: str) -> Iterator[bytes]:
 
 async def test_store_logs_and_responses_have_no_secrets(provider, store, tmp_path, caplog):
     caplog.set_level(logging.DEBUG)
-    upstream: Any = UpstreamProvider.openid(provider.url, *CLIENT, scopes=["openid", "email"])
+    upstream: Any = UpstreamProvider.openid(provider.url, *idp.CLIENT, scopes=["openid", "email"])
     proxy = ProxyServer(upstream, clock=Clock(time.time()), site_options={"shared": store})
     responses: list[bytes] = []
 
@@ -325,7 +308,7 @@ async def test_store_logs_and_responses_have_no_secrets(provider, store, tmp_pat
         responses.extend((*map(b": ".join, response.headers.raw), await response.aread()))
 
     async def visit(url: str) -> str:
-        return str(httpx2.URL(f"{PROXY_ORIGIN}/callback", params=await log_in(url)))
+        return str(httpx2.URL(f"{PROXY_ORIGIN}/callback", params=await idp.log_in(url)))
 
     def new_flow() -> ProxyFlow:
         flow = ProxyFlow(proxy.browser(), visit)
@@ -355,7 +338,7 @@ async def test_store_logs_and_responses_have_no_secrets(provider, store, tmp_pat
     for respond in PROVIDER_ERRORS:
         callback = await other.at_provider()
         provider.instead = lambda request, respond=respond: (
-            respond(request) if request.url.path in {TOKEN, USERINFO, REVOKE} else None
+            respond(request) if request.url.path in {idp.TOKEN, idp.USERINFO, idp.REVOKE} else None
         )
         with suppress(LoginNeededError, ProviderUnavailableError):
             await proxy.token_for(others, "openid")
@@ -366,7 +349,7 @@ async def test_store_logs_and_responses_have_no_secrets(provider, store, tmp_pat
     await flow.revoked(tokens["refresh_token"])
     assert (await flow.refreshed(tokens)).status_code == 400
     assert leaked_kinds() == set()
-    _, upstream_tokens = await UpstreamLogin(upstream).redeemed()
+    _, upstream_tokens = await idp.UpstreamLogin(upstream).redeemed()
     shown = repr((upstream_tokens, upstream, vars(upstream))).encode()
     assert not [secret for secret in provider.secrets if contains(shown, secret)]
     assert provider.secrets_by_kind().keys() == {
