@@ -67,7 +67,9 @@ noon = dt.datetime(2026, 7, 28, 12, 0)
 lite = sqlite3.connect(":memory:", check_same_thread=False)
 lite.row_factory = sqlite3.Row
 any_thread = {"check_same_thread": False}
-alchemy = sa.create_engine("sqlite://", poolclass=sa.pool.StaticPool, connect_args=any_thread).connect()
+alchemy = sa.create_engine(
+    "sqlite://", poolclass=sa.pool.StaticPool, connect_args=any_thread
+).connect()
 frame = pd.DataFrame({"day": ["Mon", "Tue"], "high": [21, 19]})
 polar = pl.DataFrame({"day": ["Mon", "Tue"], "high": [21, 19]})
 """

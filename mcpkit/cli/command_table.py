@@ -1,4 +1,4 @@
-"""Table of the commands, and the help text of `mcpkit`.
+"""Table of the commands, and help text of `mcpkit`.
 
 The help is written without click, whose import takes longer than that of all of `mcpkit`.
 """

@@ -1,4 +1,4 @@
-"""Cached results, and lists whose pages are combined into one result.
+"""Cached results, and lists of several pages that are combined into one result.
 
 server/utilities/caching, server/utilities/pagination.
 """

@@ -135,7 +135,7 @@ def counterexample(narrow: object, wide: object) -> Counterexample | None:
 
 
 class _Values:
-    """Generates values for a schema.
+    """Generator of values for a schema.
 
     Args:
         root: The schema.

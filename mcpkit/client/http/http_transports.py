@@ -1,4 +1,4 @@
-"""HTTP transports of clients: Streamable HTTP (basic/transports/streamable-http), and HTTP+SSE of 2024-11-05.
+"""HTTP transports for clients: Streamable HTTP (basic/transports/streamable-http), and HTTP+SSE of 2024-11-05.
 
 With Streamable HTTP each message is a POST request. Versions before 2026-07-28 also have sessions, with an id and a
 stream of notifications (GET). HTTP+SSE, deprecated since 2025-03-26, has one event stream, whose first event is the URL

@@ -1,6 +1,7 @@
 """Task handles over a real HTTP socket, and picked up by their id in a second process, in both generations."""
 
 import asyncio
+import subprocess
 import sys
 from collections.abc import Iterator
 
@@ -67,12 +68,10 @@ async def test_second_process_picks_up_task_by_id(url: str, version: str) -> Non
     async with Client(url, protocol_version=version) as client:
         handle = await client.call_tool("work", task=True)
         command = [sys.executable, "-c", SECOND_PROCESS, url, version, str(handle.id)]
-        process = await asyncio.create_subprocess_exec(
-            *command, stdout=asyncio.subprocess.PIPE, env=environment()
-        )
-        assert process.stdout is not None
-        assert await asyncio.wait_for(process.stdout.readline(), DEFAULT_TIMEOUT) == b"working\n"
-        await client.call_tool("finish")
-        output, _ = await asyncio.wait_for(process.communicate(), DEFAULT_TIMEOUT)
+        with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment()) as process:
+            assert process.stdout is not None
+            assert await asyncio.to_thread(process.stdout.readline) == b"working\n"
+            await client.call_tool("finish")
+            output, _ = await asyncio.to_thread(process.communicate, timeout=DEFAULT_TIMEOUT)
         assert (process.returncode, output) == (0, b"done\n")
         assert (await handle.result()).text == "done"
