@@ -15,7 +15,7 @@ from typing import Final, Literal
 
 from typing_extensions import Self
 
-from .._utils.concurrency import LoopAffinity, require_loop
+from .._utils.concurrency import LoopAffinity, call_in_loop, require_loop
 from .._utils.exceptions import INTERNAL_ERROR, METHOD_NOT_FOUND, ProtocolError, TransportError
 from ..execution.coroutines import within
 from ..identity.principals_and_scopes import LIST_NAMES, RESOURCES, ListName
@@ -271,8 +271,8 @@ class Subscription:
     def __del__(self) -> None:
         """End the subscription when it is garbage collected, as after `break`."""
         task = self._task
-        if task is not None and not task.done() and not (loop := task.get_loop()).is_closed():
-            loop.call_soon_threadsafe(task.cancel)
+        if task is not None and not task.done():
+            call_in_loop(task.get_loop(), task.cancel)
 
 
 async def _run_source(source: ChangeSource, queue: ChangeBuffer, acknowledged: asyncio.Future[None]) -> None:

@@ -12,7 +12,7 @@ from ..protocol.jsonrpc import RequestId
 from .client_messages import OutgoingMessage
 
 if TYPE_CHECKING:
-    from ..engine.engine_startup_gate_and_error_hooks import Served
+    from ..engine.engine import Served
     from ..engine.message_dispatch import Connection
 
 

@@ -11,7 +11,7 @@ from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from .._utils.concurrency import Listeners
+from .._utils.concurrency import Listeners, call_in_loop
 from .._utils.exceptions import ProtocolError
 from ..identity.principals_and_scopes import LIST_NAMES, Audience, Change, Principal
 from ..protocol import jsonrpc
@@ -236,8 +236,7 @@ class Publisher:
             if self._repeating is None:
                 self._repeating = self._loop.create_task(repeat())
 
-        with suppress(RuntimeError):  # the loop is closed
-            self._loop.call_soon_threadsafe(begin)
+        call_in_loop(self._loop, begin)
 
     async def _publish(self, message: Json) -> None:
         try:
@@ -362,8 +361,7 @@ class Receiver:
         else:
             is_change, params = isinstance(uri, str) and kind == "resource", None
         if is_change and what == _WHO:
-            with suppress(RuntimeError):  # the loop is closed and has no subscribers
-                self._loop.call_soon_threadsafe(self._answer, origin, number, Change(kind, uri))
+            call_in_loop(self._loop, self._answer, origin, number, Change(kind, uri))
         elif is_change:
             self._deliver(Change(kind, uri, audience, params))
 

@@ -45,7 +45,7 @@ from ..requests.access_and_error_responses import error_response
 from ..requests.request_record import Call
 from ..requests.requests_to_client import NO_HEADERS, Channel, OpenQuestions
 from ..requests.running_requests import Calls, Reply, server_ended
-from .engine_startup_gate_and_error_hooks import Engine, Served
+from .engine import Engine, Served
 from .stdio_subscriptions import Places, Subscriptions
 
 logger = logging.getLogger(__name__)

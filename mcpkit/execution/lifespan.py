@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from .._utils.concurrency import running_loop
+from .._utils.concurrency import call_in_loop, running_loop
 from .._utils.exceptions import INTERNAL_ERROR, BusyError, ProtocolError
 
 logger = logging.getLogger(__name__)
@@ -241,8 +241,7 @@ class Lifespans:
             if count and loop is here:
                 self._enter_included(loop, family)
             elif count:
-                with suppress(RuntimeError):  # it has been closed just now
-                    loop.call_soon_threadsafe(self._enter_included, loop, family)
+                call_in_loop(loop, self._enter_included, loop, family)
 
     def _enter_included(self, loop: asyncio.AbstractEventLoop, family: Sequence[Lifespans]) -> None:
         if not self._serving.get(loop):

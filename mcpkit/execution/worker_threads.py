@@ -19,7 +19,7 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, NoReturn
 
-from .._utils.concurrency import Running, running_loop
+from .._utils.concurrency import Running, call_in_loop, running_loop
 from .._utils.exceptions import BusyError, CallEndedError
 from .._utils.option_checks import check_count
 
@@ -152,8 +152,7 @@ class Threads:
                 self._waiting -= 1
                 if job.work is not None:
                     job.work = None
-                    with suppress(RuntimeError):  # its loop has been closed
-                        job.future.get_loop().call_soon_threadsafe(_settle, job.future, None, self._refusal())
+                    call_in_loop(job.future.get_loop(), _settle, job.future, None, self._refusal())
 
     def _refusal(self) -> BusyError:
         return BusyError(

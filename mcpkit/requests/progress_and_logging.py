@@ -7,12 +7,11 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
-from contextlib import suppress
 from typing import Any, Final, cast
 
 from pydantic_core import to_json
 
-from .._utils.concurrency import Running, running_loop
+from .._utils.concurrency import Running, call_in_loop, running_loop
 from ..protocol import jsonrpc
 from .requests_to_client import Channel
 
@@ -123,8 +122,7 @@ class Reports:
         if running_loop() is self._loop:
             function()
         else:
-            with suppress(RuntimeError):  # the loop has been closed, and the client is gone
-                self._loop.call_soon_threadsafe(function)
+            call_in_loop(self._loop, function)
 
     # In the event loop's thread
 

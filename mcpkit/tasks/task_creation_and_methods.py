@@ -34,7 +34,7 @@ from .task_records import (
 
 if TYPE_CHECKING:
     from ..context import Context
-    from ..engine.engine_startup_gate_and_error_hooks import Engine
+    from ..engine.engine import Engine
 
 logger = logging.getLogger(__name__)
 

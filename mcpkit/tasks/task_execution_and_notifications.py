@@ -30,7 +30,7 @@ from .queue_polling_and_leases import DRAINED, Lease, Runner
 from .task_records import LostError, TaskRecord, TaskStore, TaskWriter, TooLargeError, UnreadableTaskError
 
 if TYPE_CHECKING:
-    from ..engine.engine_startup_gate_and_error_hooks import Engine
+    from ..engine.engine import Engine
     from ..identity.audit_and_revocation import Revocation
 
 logger = logging.getLogger(__name__)

@@ -33,7 +33,7 @@ from .task_creation_and_methods import TaskService, owner_of_call, unavailable, 
 from .task_records import StoredTask, TaskRecord, UnreadableTaskError, is_task_id
 
 if TYPE_CHECKING:
-    from ..engine.engine_startup_gate_and_error_hooks import Engine
+    from ..engine.engine import Engine
 
 logger = logging.getLogger(__name__)
 

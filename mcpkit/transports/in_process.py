@@ -18,7 +18,7 @@ from pydantic_core import from_json
 
 from .._utils.concurrency import require_loop
 from .._utils.exceptions import ProtocolError
-from ..engine.engine_startup_gate_and_error_hooks import Served
+from ..engine.engine import Served
 from ..engine.message_dispatch import Connection
 from ..identity.principals_and_scopes import ANYONE, Principal
 from ..protocol import jsonrpc

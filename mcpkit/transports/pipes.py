@@ -22,6 +22,7 @@ from contextlib import suppress
 from io import BytesIO
 from queue import SimpleQueue
 
+from .._utils.concurrency import call_in_loop
 from .._utils.exceptions import ProtocolError, TooLongError
 from ..protocol.jsonrpc import BYTE_ORDER_MARK
 
@@ -409,8 +410,7 @@ class PipeOutput:
             except OSError as problem:
                 error = problem.with_traceback(None)  # which would refer to what could not be written
             del data, block  # they must not live until there are others
-            with suppress(RuntimeError):  # the loop has been closed
-                self._loop.call_soon_threadsafe(self._after_write, size, error)
+            call_in_loop(self._loop, self._after_write, size, error)
         if self._thread_closes_descriptor:
             os.close(self._descriptor)
 

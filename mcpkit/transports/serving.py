@@ -8,11 +8,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Collection
-from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from typing_extensions import Unpack
 
+from .._utils.concurrency import call_in_loop
 from .._utils.option_checks import check_count, check_seconds, runs
 from ..identity.principals_and_scopes import ANYONE, Principal, checked_principal
 from ..options import HttpOptions
@@ -20,7 +21,7 @@ from ..options import HttpOptions
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from ..engine.engine_startup_gate_and_error_hooks import Engine, Served
+    from ..engine.engine import Engine, Served
     from .http.asgi import HttpApp
     from .http.run import UvicornOptions
     from .in_process import SdkServer
@@ -267,11 +268,7 @@ def run_worker(server: Served, *, slots: int | None = None, grace: float = 10.0)
 async def _work(engine: Engine, slots: int, grace: float, watchdog: Watchdog) -> None:
     loop, stop_event, name = asyncio.get_running_loop(), asyncio.Event(), engine.runtime.name
 
-    def stop() -> None:
-        with suppress(RuntimeError):  # the loop has been closed
-            loop.call_soon_threadsafe(stop_event.set)
-
-    watchdog.watch(None, on_signal=stop)
+    watchdog.watch(None, on_signal=partial(call_in_loop, loop, stop_event.set))
     async with engine.running():
         entering, waiting = loop.create_task(engine.ready()), loop.create_task(stop_event.wait())
         try:

@@ -12,10 +12,11 @@ import sys
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 
-from .._utils.concurrency import refuse_loop, require_loop
+from .._utils.concurrency import call_in_loop, refuse_loop, require_loop
 from .._utils.exceptions import ProtocolError
-from ..engine.engine_startup_gate_and_error_hooks import Engine, Served
+from ..engine.engine import Engine, Served
 from ..engine.message_dispatch import Connection
 from ..identity.principals_and_scopes import ANYONE, Principal, checked_principal
 from .pipes import Framing, PipeInput, PipeOutput
@@ -109,10 +110,6 @@ async def _serve(
     answer_time = _grace(engine) * (1 - _CLEANUP_SHARE)
     stop = asyncio.Event()
 
-    def stop_from_thread() -> None:
-        with suppress(RuntimeError):  # the loop has been closed, so there is nothing to stop
-            loop.call_soon_threadsafe(stop.set)
-
     async def become_ready() -> None:
         try:
             await engine.ready()
@@ -125,7 +122,7 @@ async def _serve(
     async with engine.running():
         host = _Host(engine, streams, principal, on_broken=stop.set)
         if watchdog is not None:
-            watchdog.watch(host.input, on_signal=stop_from_thread)
+            watchdog.watch(host.input, on_signal=partial(call_in_loop, loop, stop.set))
         ready = asyncio.create_task(become_ready())
         answered = asyncio.create_task(host.answer(watchdog, answer_time, stop))
         stopped = asyncio.create_task(stop.wait())

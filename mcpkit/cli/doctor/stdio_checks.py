@@ -13,8 +13,9 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Final, TypeVar
+from typing import Final
 
+from ..._utils.concurrency import call_in_loop
 from ..._utils.exceptions import TransportError
 from ...client.stdio.child_process import ChildProcess, child_environment
 from ...client.targets.infer_target import StdioServerConfig
@@ -40,8 +41,6 @@ _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 _NOT_HERE: Final = {"code": -32601, "message": "method not found"}
 _LAST_LINES: Final = 8
 _CLOSING: Final = 1.0
-
-T = TypeVar("T")
 
 
 class StdioConnection:
@@ -201,18 +200,14 @@ class StdioConnection:
             while data := _read(stream):
                 *lines, rest = (rest + data).split(b"\n")
                 for line in lines:
-                    self._call(on_line, line)
+                    call_in_loop(self._loop, on_line, line)
             if rest:
-                self._call(on_line, rest)
-            self._call(ended.set_result, None)
+                call_in_loop(self._loop, on_line, rest)
+            call_in_loop(self._loop, ended.set_result, None)
 
         thread = threading.Thread(target=read, name="mcpkit-doctor", daemon=True)
         thread.start()
         return thread
-
-    def _call(self, function: Callable[[T], object], argument: T) -> None:
-        with suppress(RuntimeError):  # the loop has been closed
-            self._loop.call_soon_threadsafe(function, argument)
 
     def _process_stderr_line(self, line: bytes) -> None:
         if text := line.decode("utf-8", "replace").strip():

@@ -22,6 +22,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Final
 
+from ..._utils.concurrency import call_in_loop
 from ..._utils.exceptions import TransportError
 
 if sys.platform == "win32":
@@ -222,8 +223,7 @@ class ChildProcess:
 
     def _wait_in_thread(self) -> None:
         self._popen.wait()
-        with suppress(RuntimeError):  # the loop is closed
-            self._loop.call_soon_threadsafe(self._set_exited)
+        call_in_loop(self._loop, self._set_exited)
 
     def _set_exited(self, pidfd: int | None = None) -> None:
         if pidfd is not None:

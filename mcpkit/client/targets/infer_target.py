@@ -23,7 +23,7 @@ from ..transport_interface_and_memory import Transport
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
-    from ...engine.engine_startup_gate_and_error_hooks import Served
+    from ...engine.engine import Served
 
 Target: TypeAlias = Union[
     "Served",

@@ -12,7 +12,7 @@ from typing import Any
 
 from ..._utils.exceptions import RegistrationError
 from ..._utils.option_checks import unknown_option
-from ...engine.engine_startup_gate_and_error_hooks import CustomRoute
+from ...engine.engine import CustomRoute
 from ...identity.principals_and_scopes import Principal
 from ...options import FindPrincipal, HttpOptions, Limits, Timeouts, check_bool, check_group, check_path
 from ...protocol import http_headers

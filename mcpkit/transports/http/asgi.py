@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from starlette.routing import Route
     from starlette.types import ASGIApp
 
-    from ...engine.engine_startup_gate_and_error_hooks import Engine
+    from ...engine.engine import Engine
     from .protected_resource import Resource
     from .response import Receive, Scope, Send
     from .routes import Router

@@ -30,7 +30,7 @@ from .response import Exchange, RefusedError, headers_of, refuse
 
 if TYPE_CHECKING:
     from ...auth.verifier import AccessToken, TokenVerifier
-    from ...engine.engine_startup_gate_and_error_hooks import CustomRoute, Engine
+    from ...engine.engine import CustomRoute, Engine
     from ...identity.audit_and_revocation import Revocation
 
 logger = logging.getLogger(__name__)

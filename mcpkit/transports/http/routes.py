@@ -6,7 +6,6 @@ import asyncio
 import logging
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -19,7 +18,7 @@ from starlette.responses import JSONResponse, PlainTextResponse
 from starlette.routing import BaseRoute, Match, Mount, Route
 from starlette.types import ASGIApp, Message
 
-from ..._utils.concurrency import require_loop
+from ..._utils.concurrency import call_in_loop, require_loop
 from ..._utils.exceptions import BusyError, ProtocolError
 from ...identity.principals_and_scopes import ANYONE
 from ...protocol import jsonrpc
@@ -34,7 +33,7 @@ from .sessions.loop_state import LoopState
 from .stateless import is_stateless, serve_stateless, unknown_revision
 
 if TYPE_CHECKING:
-    from ...engine.engine_startup_gate_and_error_hooks import Engine
+    from ...engine.engine import Engine
     from ...identity.audit_and_revocation import Revocation
     from .protected_resource import Protection, Resource
 
@@ -290,8 +289,7 @@ class Router:
     def _revoke(protection: Protection, service: Service, revocation: Revocation) -> None:
         """Handle a revocation, in any thread."""
         protection.revoke(revocation)
-        with suppress(RuntimeError):  # the loop is closed, and serves nothing more
-            service.loop.call_soon_threadsafe(service.revoke, revocation, protection.mcp.dismissal())
+        call_in_loop(service.loop, service.revoke, revocation, protection.mcp.dismissal())
 
     def _on_end(self, loop: asyncio.AbstractEventLoop) -> None:
         if (stop_listening := self._revocation_listeners.pop(loop, None)) is not None:

@@ -13,12 +13,13 @@ import os
 import signal
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from time import monotonic, sleep
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
+from ..._utils.concurrency import call_in_loop
 from ..._utils.exceptions import ChallengeError
 from ...execution.coroutines import within
 from ...execution.worker_processes import kill_workers
@@ -217,8 +218,7 @@ class Service(Source):
         # uvicorn forced to exit waits for every open connection from Python 3.12 on, and leaves no lifespan.
         is_urgent = self.shutdown_begun and number == signal.SIGINT
         self.shutdown_begun = True
-        with suppress(RuntimeError):  # its loop has been closed just now, so there is nothing to end
-            self.loop.call_soon_threadsafe(self.close, is_urgent)
+        call_in_loop(self.loop, self.close, is_urgent)
 
     def close(self, is_urgent: bool = False) -> None:
         """Start to end: accept no more requests, and end the streams.

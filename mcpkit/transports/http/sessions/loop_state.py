@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from ...._utils.exceptions import BusyError
-from ....engine.engine_startup_gate_and_error_hooks import Engine
+from ....engine.engine import Engine
 from ....requests.timeouts_and_concurrency import Shares
 from ..app_options import SHARING_ADVICE, Settings
 from .event_store import EventStore
