@@ -28,10 +28,11 @@ from .client_messages import (
     ResultReceived,
 )
 from .timeouts_retries_and_progress import PendingRequest, ProgressCallback
-from .transport_interface_and_memory import ServerLifecycle, Transport, is_authorizing
+from .transport_interface_and_memory import Transport, is_authorizing
 
 if TYPE_CHECKING:
     from ..protocol.objects import Implementation, ServerCapabilities
+    from .http.asgi_lifespan import AppLifespan
 
 logger = logging.getLogger(__name__)
 
@@ -175,7 +176,7 @@ class ClientSession:
         transports: Sequence[Transport],
         negotiate: Callable[[ClientSession], Awaitable[NegotiationResult]],
         *,
-        lifecycle: ServerLifecycle | None = None,
+        lifecycle: AppLifespan | None = None,
         info: Json,
         handler: RequestHandler,
     ) -> None:
@@ -268,7 +269,7 @@ class ClientSession:
         self.transport = transport
         self._loss = None
         if self._lifecycle is not None:
-            await self._lifecycle.enter()
+            await self._lifecycle.__aenter__()
         await transport.open(self)
 
     def use_revision(self, revision: str) -> None:
@@ -297,7 +298,7 @@ class ClientSession:
             try:
                 await self.transport.close()
                 if self._lifecycle is not None:
-                    await self._lifecycle.leave()
+                    await self._lifecycle.__aexit__()
             finally:
                 closing.set_result(None)
                 if self._closing is closing:

@@ -192,7 +192,9 @@ class SyncClient(NegotiatedProperties):
                 raise ConnectionError("the client is not open. Write `with SyncClient(...) as client:`")
             future = asyncio.run_coroutine_threadsafe(run(), loop)
         try:
-            return _wait_for_result(future)
+            while not wait((future,), _CHECK_INTERVAL).done:
+                pass
+            return future.result()
         except CancelledError:
             if loop is self._loop:
                 raise
@@ -485,9 +487,3 @@ def _is_notebook() -> bool:
     """Return whether the code runs in IPython, where a running event loop may be blocked."""
     ipython: Any = sys.modules.get("IPython")
     return ipython is not None and ipython.get_ipython() is not None
-
-
-def _wait_for_result(future: Future[T]) -> T:
-    while not wait((future,), _CHECK_INTERVAL).done:
-        pass
-    return future.result()

@@ -55,20 +55,6 @@ class TransportListener(Protocol):
         """
 
 
-class ServerLifecycle(Protocol):
-    """Keeps a server in this process running while connections to it are closed and opened again."""
-
-    async def enter(self) -> object:
-        """Start the server, unless it is running.
-
-        Raises:
-            TransportError: The server could not be started.
-        """
-
-    async def leave(self) -> None:
-        """Stop the server. Calling it again does nothing."""
-
-
 class Transport(Protocol):
     """Interface of transports: carries messages to one server and back.
 

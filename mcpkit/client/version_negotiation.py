@@ -80,20 +80,16 @@ class Negotiation:
                 if error.status not in _UNSUPPORTED_STATUSES or len(session.transports) == 1:
                     raise
                 self._transport = self._known = None  # it is another server now
-        first: StatusError | None = None
+        errors: list[StatusError] = []
         for transport in session.transports:
             try:
                 return await self._negotiate_over(session, transport)
             except StatusError as error:
-                is_last = transport is session.transports[-1]
-                if error.status not in _UNSUPPORTED_STATUSES or (is_last and first is None):
+                if error.status not in _UNSUPPORTED_STATUSES or len(session.transports) == 1:
                     raise
-                if is_last:
-                    assert first is not None
-                    message = f"{first}. The transport of 2024-11-05 (HTTP+SSE) failed too: {error}"
-                    raise StatusError(message, first.status, may_have_begun=False) from error
-                first = first or error
-        raise AssertionError("the client has no transport to try. This is a bug of mcpkit, please report it")
+                errors.append(error)
+        message = f"{errors[0]}. The transport of 2024-11-05 (HTTP+SSE) failed too: {errors[-1]}"
+        raise StatusError(message, errors[0].status, may_have_begun=False) from errors[-1]
 
     async def _negotiate_over(self, session: ClientSession, transport: Transport) -> NegotiationResult:
         await session.use(transport)

@@ -406,8 +406,6 @@ def _temporarily_unavailable(description: str) -> OAuthError:
 
 # Rate limits and CORS
 
-logger = logging.getLogger(__name__)
-
 _PREFLIGHT_SECONDS = "7200"
 """Seconds for which a browser may cache a preflight response, the maximum of Chrome."""
 

@@ -588,8 +588,7 @@ class GitHubClient(OAuthClient):
         user = await self.userinfo(f"{self._api}/user", tokens, _GITHUB_HEADERS)
         claims = {name: user[name] for name in _GITHUB_CLAIMS if user.get(name) is not None}
         subject = claims.get("id")
-        is_number = isinstance(subject, int) and not isinstance(subject, bool)
-        return self.identity(str(subject) if is_number else None, claims)
+        return self.identity(str(subject) if type(subject) is int else None, claims)
 
     async def revoke(self, tokens: UpstreamTokens) -> None:
         """Delete a token at GitHub, and with it its refresh token."""

@@ -567,5 +567,4 @@ class OAuthClient(UpstreamClient):
         """Return the current identity of the user. Numeric subjects become strings."""
         members = await self.userinfo(str(self._endpoints.userinfo), tokens)
         subject = members.get(self._subject_claim)
-        is_number = isinstance(subject, int) and not isinstance(subject, bool)
-        return self.identity(str(subject) if is_number else subject, members)
+        return self.identity(str(subject) if type(subject) is int else subject, members)

@@ -43,12 +43,6 @@ class AppLifespan:
         self._lifespan: Lifespan | None = None
 
     async def __aenter__(self) -> Json:
-        return await self.enter()
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.leave()
-
-    async def enter(self) -> Json:
         """Start the app, unless it is running, and return its lifespan state.
 
         Raises:
@@ -60,7 +54,7 @@ class AppLifespan:
         state: Json = await self._lifespan.ready()
         return state
 
-    async def leave(self) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """Shut the app down if it has no other user. It may be entered again. Calling it again does nothing.
 
         Raises:

@@ -50,7 +50,7 @@ class AsgiTransport(httpx2.AsyncBaseTransport):
             TransportError: The app failed to start.
         """
         try:
-            await self._lifespan.enter()
+            await self._lifespan.__aenter__()
         except BaseException:
             await self.aclose()
             raise
@@ -62,7 +62,7 @@ class AsgiTransport(httpx2.AsyncBaseTransport):
         Raises:
             TransportError: The app failed to start, or failed or returned without a response.
         """
-        state = await self._lifespan.enter()
+        state = await self._lifespan.__aenter__()
         exchange = _Exchange(self._app, request, await request.aread(), state)
         self._exchanges.add(exchange)
         exchange.task.add_done_callback(lambda _: self._exchanges.discard(exchange))
@@ -91,7 +91,7 @@ class AsgiTransport(httpx2.AsyncBaseTransport):
                 if late:
                     await asyncio.wait(late, timeout=_TIMEOUT)
             finally:
-                await self._lifespan.leave()
+                await self._lifespan.__aexit__()
 
 
 class _Exchange(httpx2.AsyncByteStream):

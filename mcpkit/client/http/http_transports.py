@@ -561,10 +561,7 @@ class SseTransport(HttpTransportBase):
         return target
 
     def _report_end(
-        self,
-        receiver: TransportListener,
-        endpoint: asyncio.Future[httpx2.URL],
-        reader: asyncio.Task[None],
+        self, receiver: TransportListener, endpoint: asyncio.Future[httpx2.URL], reader: asyncio.Task[None]
     ) -> None:
         if reader.cancelled() or reader is not self._reader:
             return  # by `close`

@@ -150,12 +150,7 @@ class _RunningServer:
     """One process of the server, from its start to its exit."""
 
     def __init__(
-        self,
-        process: ChildProcess,
-        name: str,
-        receiver: TransportListener,
-        stderr: Stderr,
-        max_answer: int,
+        self, process: ChildProcess, name: str, receiver: TransportListener, stderr: Stderr, max_answer: int
     ) -> None:
         loop = asyncio.get_running_loop()
         self._process = process
@@ -420,15 +415,12 @@ def _check(command: Sequence[object], env: Mapping[str, object], stderr: object)
             raise ValueError(f"env has an invalid variable name: {name!r}")
     if any("\0" in str(text) for text in (*words, *env, *env.values())):
         raise ValueError("command and env must not contain null characters")
+    expected = "a function that takes a line, an open file, subprocess.DEVNULL or None"
     if isinstance(stderr, int):
         if stderr != subprocess.DEVNULL:
-            raise ValueError(
-                f"stderr must be a function that takes a line, an open file, subprocess.DEVNULL or None, got {stderr!r}"
-            )
+            raise ValueError(f"stderr must be {expected}, got {stderr!r}")
     elif stderr is not None and not callable(stderr) and not hasattr(stderr, "write"):
-        raise TypeError(
-            f"stderr must be a function that takes a line, an open file, subprocess.DEVNULL or None, got {stderr!r}"
-        )
+        raise TypeError(f"stderr must be {expected}, got {stderr!r}")
 
 
 def _name(command: Sequence[str]) -> str:

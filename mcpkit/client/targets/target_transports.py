@@ -16,7 +16,7 @@ from ..._utils.option_checks import unknown_option
 from ...content.blocks import described
 from ...protocol.jsonrpc import Json
 from ..client_messages import OutgoingMessage
-from ..transport_interface_and_memory import ServerLifecycle, Transport, TransportListener
+from ..transport_interface_and_memory import Transport, TransportListener
 from .infer_target import (
     ALL_TOOLS,
     ConfiguredServer,
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     import httpx2
 
+    from ..http.asgi_lifespan import AppLifespan
     from ..http.http_endpoint import Auth
     from ..stdio.stdio_transport import Stderr
 
@@ -99,7 +100,7 @@ class ServerEntry:
     transports: Sequence[Transport]
     timeout: float | None = None
     tools: ToolFilter = ALL_TOOLS
-    lifecycle: ServerLifecycle | None = None
+    lifecycle: AppLifespan | None = None
 
 
 _PROCESS_OPTIONS: Final = ("env", "cwd", "stderr", "grace", "max_answer")
