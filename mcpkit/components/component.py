@@ -511,6 +511,14 @@ class FunctionComponent(Component):
             )
         return self._signature
 
+    @property
+    def arguments(self) -> Arguments:
+        """Input schema and validator."""
+        if self._arguments is None:
+            self.resolve()
+        assert self._arguments is not None
+        return self._arguments
+
     def resolve(self) -> None:
         """Read the type hints of the function and build what depends on them, on the first call.
 

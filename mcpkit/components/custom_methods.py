@@ -99,14 +99,11 @@ class CustomMethod(FunctionComponent):
             OutputError: The returned value does not match the annotation, or is not a JSON object.
             Exception: Raised by the function.
         """
-        if self._arguments is None:
-            self.resolve()
-        assert self._arguments is not None
         params = {name: value for name, value in call.params.items() if name != "_meta"}
         if self.name_param is not None and not isinstance(params.get(self.name_param), str | None):
             raise MalformedError(f"{self.name_param}: expected a string")  # the header cannot be compared
         try:
-            kwargs = self._arguments.validate(params)
+            kwargs = self.arguments.validate(params)
         except ArgumentsError as error:
             raise MalformedError(str(error)) from None
         return cast("Json", await self.run(kwargs, call, self.render))

@@ -188,13 +188,6 @@ class Completable(FunctionComponent, Listed):
         self._completers: dict[str, Completion] = {}
 
     @property
-    def arguments(self) -> Arguments:
-        """Validator of the arguments."""
-        self.resolve()
-        assert self._arguments is not None
-        return self._arguments
-
-    @property
     def completers(self) -> Mapping[str, Completion]:
         """Completions by argument name."""
         self.resolve()

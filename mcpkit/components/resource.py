@@ -18,6 +18,7 @@ from collections.abc import (
 )  # fmt: skip
 from dataclasses import is_dataclass
 from functools import partial
+from itertools import takewhile
 from types import UnionType
 from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin
 
@@ -319,11 +320,8 @@ class ResourceTemplate(AnyResource, Completable):
         Args:
             uri: URI without an include prefix.
         """
-        same = 0
-        for ours, theirs in zip(reversed(self.key), reversed(self.written), strict=False):
-            if ours != theirs:
-                break
-            same += 1
+        ends = zip(reversed(self.key), reversed(self.written), strict=False)
+        same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], ends))
         here, there = self.key[: len(self.key) - same], self.written[: len(self.written) - same]
         return here + uri[len(there) :] if uri.startswith(there) else uri
 

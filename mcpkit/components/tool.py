@@ -14,7 +14,7 @@ from typing_extensions import Self, Unpack
 from .._utils.exceptions import HandlerError, OutputError, ProtocolError, RegistrationError
 from .._utils.option_checks import check_count, check_seconds
 from ..content.blocks import ExtensionResult, ToolResult, WholeResult, unreadable
-from ..content.json_encoding import is_json, json_of, json_value, text_of
+from ..content.json_encoding import is_json, json_of, json_value, text_of, unrolled
 from ..content.results_to_blocks import holds_content, to_content
 from ..options import Options, check_bool, check_group
 from ..protocol.jsonrpc import LONG, Json, RepetitiveResult
@@ -321,14 +321,6 @@ class Tool(FunctionComponent, AnyTool):
         self._arguments = arguments
 
     @property
-    def arguments(self) -> Arguments:
-        """Input schema and validator."""
-        if self._arguments is None:
-            self.resolve()
-        assert self._arguments is not None
-        return self._arguments
-
-    @property
     def mirrored(self) -> tuple[MirroredParameter, ...]:
         """Arguments that clients repeat in HTTP headers."""
         return self.arguments.mirrored
@@ -391,8 +383,6 @@ class Tool(FunctionComponent, AnyTool):
         else:
             data = value
             if not is_json(value):
-                from ..content.json_encoding import unrolled
-
                 value = unrolled(value)
                 if not self.is_structured or holds_content(value):
                     return {"content": to_content(value)}

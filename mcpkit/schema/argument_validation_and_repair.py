@@ -156,8 +156,7 @@ class Arguments:
         reader = Reader(self.schema)
 
         def faults(changed: Json) -> list[Fault]:
-            found = reader.faults(changed, guesses=False)
-            return [each for each in found if failed is None or each.steps[0] in failed]
+            return [each for each in reader.faults(changed) if failed is None or each.steps[0] in failed]
 
         candidate, found = repaired(arguments, faults, self.mirrored)
         if candidate is not arguments:
@@ -506,7 +505,9 @@ def _fitting(
         mended, wrong = _repaired(changed, below(changed), below, fixed, rounds)
         if not wrong:
             mending.append(way)
-            value = _at(mended, steps)
+            value: Any = mended
+            for step in steps:
+                value = value[step]
             results.setdefault(identity(value), {steps: value})
     return list(results.values())
 
@@ -522,12 +523,6 @@ def _wrong(faults: Iterable[Fault], known: dict[int, set[Steps]]) -> set[Steps]:
                 known[id(fault)] = first.intersection(*others)
             places |= known[id(fault)]
     return places
-
-
-def _at(value: Any, steps: Steps) -> Any:
-    for step in steps:
-        value = value[step]
-    return value
 
 
 def _decoded(text: str) -> Any:

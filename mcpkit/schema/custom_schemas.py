@@ -68,12 +68,7 @@ class JSONSchemaArguments(Arguments):
         """Check the arguments; see `Arguments.validate`. They are returned as JSON values."""
         if self._checked.fits(arguments):
             return arguments
-        reader = _AuthorReader(self._checked)
-
-        def faults(changed: Json) -> list[Fault]:
-            return list(reader.faults(changed, guesses=False))
-
-        candidate, found = repaired(arguments, faults, self.mirrored)
+        candidate, found = repaired(arguments, _AuthorReader(self._checked).faults, self.mirrored)
         if candidate is not arguments and self._checked.fits(candidate):
             return candidate
         raise ArgumentsError(problems_of(found))

@@ -183,11 +183,8 @@ def format_schema(name: str, tz_constraint: object = None) -> dict[str, Any]:
 
 def format_pattern(name: str, tz_constraint: object = None) -> str:
     """Return the pattern of the strings of `format_schema(name, tz_constraint)`."""
-    if name not in _PATTERNS or tz_constraint not in (None, "naive"):
-        return FORMATS[name]
-    if tz_constraint == "naive":
-        return _PATTERNS[name]
-    return f"{FORMATS[name]}|{_PATTERNS[name]}"
+    schema = format_schema(name, tz_constraint)
+    return "|".join(each.get("pattern", FORMATS[name]) for each in schema.get("anyOf", [schema]))
 
 
 class Format(NamedTuple):

@@ -213,11 +213,11 @@ class Output:
     def _misfit(self, value: Any, data: Any, error: ValidationError) -> OutputError:
         """Return the error with the places at which a result does not match its schema."""
         from .argument_validation_and_repair import from_validator
-        from .validation_errors import Reader, problems_of
+        from .validation_errors import Reader, guessed, problems_of
 
         infinite = infinite_places(value)
         reader = Reader(self.schema) if self._reader is None else self._reader()
-        found = list(reader.faults(data))
+        found = list(guessed(reader.faults(data)))
         for fault in found:
             if (number := infinite.get(fault.steps)) is not None:
                 return OutputError(

@@ -24,9 +24,9 @@ from typing_extensions import NotRequired, is_typeddict
 from .._utils.exceptions import RegistrationError
 from ..content.iterators_and_third_party_values import attrs_fields, is_struct, struct_fields
 from ..protocol.jsonrpc import Json, is_array, is_object
-from . import patterns_and_formats
 from .function_signatures import classes_of, fields_of, hints_of, last_text
 from .json_schema import Described, JsonType, any_of, default_value, is_incoming, json_types
+from .patterns_and_formats import EXACT_DURATION, FRACTION, format_schema
 from .pydantic_validators import copied, core_of
 from .value_validators import CONSTRAINTS
 
@@ -269,7 +269,7 @@ def _nanoseconds(text: str) -> int:
 
 
 def _duration(cls: Any) -> _Form:
-    schema = {"type": "string", "pattern": patterns_and_formats.EXACT_DURATION}
+    schema = {"type": "string", "pattern": EXACT_DURATION}
     return schema, lambda text: cls(_nanoseconds(text), "ns")
 
 
@@ -286,13 +286,13 @@ def _range(numbers: list[int]) -> range:
 
 _FORMS: dict[tuple[str, str], Callable[[Any], _Form]] = {
     # (package, class): the form of such an annotation
-    ("fractions", "Fraction"): lambda cls: ({"type": "string", "pattern": patterns_and_formats.FRACTION}, cls),
+    ("fractions", "Fraction"): lambda cls: ({"type": "string", "pattern": FRACTION}, cls),
     ("builtins", "bytearray"): lambda cls: (_BASE64, cls),
     ("builtins", "memoryview"): lambda cls: (_BASE64, cls),
     ("builtins", "range"): lambda _: ({"type": "array", "items": {"type": "integer"}}, _range),
     ("types", "SimpleNamespace"): lambda cls: (_OBJECT, lambda members: cls(**members)),
     ("collections", "defaultdict"): lambda cls: (_OBJECT, partial(cls, None)),
-    ("pandas", "Timestamp"): lambda cls: (patterns_and_formats.format_schema("date-time"), cls),
+    ("pandas", "Timestamp"): lambda cls: (format_schema("date-time"), cls),
     ("pandas", "Timedelta"): _duration,
     **{(package, name): lambda cls: (_ARRAY, cls)
        for package, name in (("pandas", "Series"), ("pandas", "Index"), ("polars", "Series"))},
@@ -380,13 +380,6 @@ def _numpy_integer(cls: Any) -> _Form:
     return {"type": "integer", "minimum": int(limits.min), "maximum": int(limits.max)}, cls
 
 
-def _numpy_moment(cls: Any) -> _Form:
-    # datetime64 reads a date, or a date and time without offset.
-    branches: list[Json] = patterns_and_formats.format_schema("date-time").get("anyOf", [])
-    local = [branch for branch in branches if "format" not in branch]
-    return any_of([patterns_and_formats.format_schema("date"), *local]), cls
-
-
 _NUMPY: dict[str, Callable[[Any], _Form]] = {
     # numpy's class, or a base class of it; derived classes first
     "timedelta64": _duration,  # an integer in numpy
@@ -395,7 +388,8 @@ _NUMPY: dict[str, Callable[[Any], _Form]] = {
     **dict.fromkeys(("bool", "bool_"), lambda cls: ({"type": "boolean"}, cls)),
     "str_": lambda cls: ({"type": "string"}, cls),
     "bytes_": lambda cls: (_BASE64, cls),
-    "datetime64": _numpy_moment,
+    # It reads a date, or a date and time without offset.
+    "datetime64": lambda cls: (any_of([format_schema("date"), format_schema("date-time", "naive")]), cls),
 }
 
 

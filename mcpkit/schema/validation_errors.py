@@ -205,15 +205,15 @@ def problems(schema: Json, value: Any) -> list[Problem]:
 
 def problems_of(faults: Iterable[Fault]) -> list[Problem]:
     """Return the problems of faults for the caller, without duplicates and limited in number."""
-    found = (Problem(path(fault.steps), fault.message) for fault in _guessed(faults))
+    found = (Problem(path(fault.steps), fault.message) for fault in guessed(faults))
     return list(islice(dict.fromkeys(found), MAX_PROBLEMS))
 
 
-def _guessed(faults: Iterable[Fault]) -> Iterator[Fault]:
+def guessed(faults: Iterable[Fault]) -> Iterator[Fault]:
     """Yield faults, and in place of those of unions the faults of the branches that were probably meant."""
     for fault in faults:
         if fault.guess:
-            yield from _guessed(fault.guess)
+            yield from guessed(fault.guess)
         else:
             yield fault
 
@@ -235,11 +235,10 @@ class Reader:
         self._names: dict[int, Json] = {}  # by the identity of `propertyNames`
         self._read: dict[tuple[int, Steps, bool], list[Fault]] = {}
 
-    def faults(self, value: Any, *, guesses: bool = True) -> Iterator[Fault]:
-        """Yield the faults of a value; with `guesses`, those of the branch of a union that was probably meant."""
+    def faults(self, value: Any) -> list[Fault]:
+        """Return the faults of a value."""
         self._read.clear()
-        found = self.read(self.root, value, (), False)
-        return _guessed(found) if guesses else found
+        return list(self.read(self.root, value, (), False))
 
     def takes(self, schema: Json, value: Any) -> bool:
         """Return whether a value matches a part of the schema."""
