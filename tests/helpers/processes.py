@@ -250,7 +250,8 @@ def children() -> set[int]:
     """The children of this process, those that were not buried among them."""
     found = set()
     for task in os.listdir("/proc/self/task"):
-        found |= {int(pid) for pid in Path(f"/proc/self/task/{task}/children").read_text().split()}
+        with suppress(FileNotFoundError, ProcessLookupError):  # the thread has ended
+            found |= {int(pid) for pid in Path(f"/proc/self/task/{task}/children").read_text().split()}
     return found
 
 

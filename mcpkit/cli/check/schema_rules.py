@@ -123,7 +123,7 @@ def dropped_keyword(tool: Json) -> Iterator[tuple[str, str]]:
 
 @item_rule("map-dropped", "warning")
 def map_dropped(tool: Json) -> Iterator[tuple[str, str]]:
-    """Find arguments that are maps with a schema for their values, which Gemini CLI drops."""
+    """An argument is a map with a schema for its values, which Gemini CLI drops."""
     if any(is_object(schema.get("additionalProperties")) for schema in nodes(schema_of(tool))):
         message = "Gemini CLI drops a schema in `additionalProperties`"
         yield message, "use a list of objects with a name and a value"
