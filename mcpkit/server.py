@@ -237,9 +237,9 @@ class Server(Serving, Registry, ServerBase):
         self.engine.set_handler(handler)
 
     def _make_tasks(self) -> TaskKeeper:
-        from .tasks.tasks_2025_11_25 import LegacyTaskService
+        from .tasks.task_creation_and_methods import TaskService
 
-        return LegacyTaskService(self.engine, self._task_options)
+        return TaskService(self.engine, self._task_options)
 
     def route(
         self,

@@ -34,10 +34,13 @@ def exception_text(error: BaseException) -> str | None:
 
 def reduce_exception(self: BaseException) -> tuple[Any, ...]:
     """Return the pickled form of an exception, as `__reduce__`. `__init__` has other parameters than `args`."""
-    return _restored, (type(self), self.args, vars(self))
+    return restored_exception, (type(self), self.args, vars(self))
 
 
-def _restored(cls: type[BaseException], args: tuple[Any, ...], state: dict[str, Any]) -> BaseException:
+def restored_exception(
+    cls: type[BaseException], args: tuple[Any, ...], state: dict[str, Any]
+) -> BaseException:
+    """Return an exception without a call of its `__init__`."""
     error = cls.__new__(cls, *args)
     error.args = args
     vars(error).update(state)

@@ -209,8 +209,7 @@ class SubscriptionTopic:
         self, member: str, notification: str, accept: Accept | None, publish: Callable[[Change], None]
     ) -> None:
         given: tuple[Any, Any, Any] = (member, notification, accept)  # untyped authors
-        is_member = isinstance(given[0], str) and member and member != RESOURCES and member not in LISTS
-        if not is_member:
+        if not (isinstance(given[0], str) and member and member != RESOURCES and member not in LISTS):
             raise RegistrationError(
                 f"{member!r} cannot be the member of an extension. Use a name such as 'jobIds', which the filter of "
                 "subscriptions/listen in the core protocol does not have"

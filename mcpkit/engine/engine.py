@@ -6,9 +6,9 @@ import asyncio
 import threading
 from collections.abc import AsyncGenerator, Callable, Collection
 from contextlib import AsyncExitStack, asynccontextmanager
-from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from weakref import WeakKeyDictionary
 
 from .._utils.concurrency import Listeners, call_in_loop
 from ..execution.lifespan import Lifespans
@@ -18,7 +18,7 @@ from .included_providers_and_extensions import CompositeCatalog
 from .listing_and_visibility import Listing
 from .request_handlers_and_capabilities import Capabilities, Handler, Methods, TaskKeeper
 from .startup_gate import StartupGate
-from .subscription_filters_and_delivery import Hubs, Listen, SubscriptionHub
+from .subscription_filters_and_delivery import Listen, SubscriptionHub
 
 if TYPE_CHECKING:
     from ..auth.verifier import TokenVerifier
@@ -63,7 +63,6 @@ class Engine:
         has_middleware: Whether requests pass through middleware.
         notification_listeners: Functions that get method and unchecked params of each notification in a session.
         startup: Delays requests while lifespans are being entered.
-        hubs: Delivers changes, one hub for each event loop.
         listing: Serves the list methods.
         methods: The method table.
         routes: Routes that the author added to the HTTP app.
@@ -95,18 +94,7 @@ class Engine:
             self.revocations = Revocations(runtime.storage, runtime.name)
         self.startup = StartupGate(runtime.name, runtime.timeouts.startup, declared, self._choose_handler)
         self.lifespans = lifespans
-        broker = None if runtime.is_alone else runtime.storage
-        self.hubs = Hubs(
-            partial(
-                SubscriptionHub,
-                catalog,
-                declared.has,
-                self.ready,
-                broker,
-                f"{runtime.name}/changes",
-                is_closed=runtime.is_protected,
-            )
-        )
+        self._hubs: WeakKeyDictionary[asyncio.AbstractEventLoop, SubscriptionHub] = WeakKeyDictionary()
         self.listing = Listing(catalog, runtime, lifespans, runtime.limits.page_size)
         self.methods = Methods(catalog, declared, self.listing, lifespans, make_tasks)
         self.dispatch: Handler = self.methods.dispatch
@@ -124,6 +112,17 @@ class Engine:
     def _choose_handler(self) -> None:
         with self._lock:
             self.dispatch = self.startup.handler_for(self._handler, self.methods.is_registered)
+
+    def hub(self) -> SubscriptionHub:
+        """Return the object that delivers changes in the running event loop."""
+        loop, runtime = asyncio.get_running_loop(), self.runtime
+        with self._lock:
+            if (hub := self._hubs.get(loop)) is None:
+                broker, topic = None if runtime.is_alone else runtime.storage, f"{runtime.name}/changes"
+                hub = self._hubs[loop] = SubscriptionHub(
+                    self.catalog, self.declared.has, self.ready, broker, topic, is_closed=runtime.is_protected
+                )
+            return hub
 
     def is_open(self) -> bool:
         """Return True if an enabled component allows anonymous clients."""
@@ -162,7 +161,7 @@ class Engine:
         """
         self.catalog.resolve()
         async with AsyncExitStack() as stack:
-            stack.callback(self.hubs.here().publish())
+            stack.callback(self.hub().publish())
             if self.runtime.storage.is_persistent and not self._is_storage_checked:
                 self._is_storage_checked = True
                 from ..storage.encryption_keys import log_unreadable_records

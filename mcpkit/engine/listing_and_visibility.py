@@ -5,10 +5,10 @@ from __future__ import annotations
 import base64
 import binascii
 import logging
-from collections.abc import Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from itertools import chain
 from operator import attrgetter, itemgetter
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from .._utils.exceptions import INVALID_PARAMS, ProtocolError
 from ..components.component import Component, Listed, listed
@@ -79,20 +79,31 @@ class Visibility:
         if refused:
             check_identified(call)
 
-    def guards(self, uri: str) -> Guards | None:
-        """Return the access rules for notifications of a URI; None if every user may get them.
+    def receivers(self, uri: str | None) -> Callable[[Subscriber], bool]:
+        """Return the function that decides which subscribers are notified of changes of a URI.
+
+        Every authenticated user may subscribe to a URI that no component serves, so that the response reveals nothing.
 
         Args:
-            uri: A URI, or the text of a template.
+            uri: A URI, or the text of a template; None for a list or a topic, of which all are notified.
         """
-        if not self._has_guards:
-            return None
-        serving = self._serving(uri)
-        if not self._is_closed and (
-            not serving or any(each.visible is None and not each.scopes for each in serving)
+        serving = self._serving(uri) if uri is not None and self._has_guards else None
+        if serving is None or (
+            not self._is_closed
+            and (not serving or any(each.visible is None and not each.scopes for each in serving))
         ):
-            return None
-        return Guards(serving, self._is_closed)
+            return lambda _: True
+
+        def may_receive(subscriber: Subscriber) -> bool:
+            principal = subscriber.principal
+            is_closed = self._is_closed and not subscriber.is_local
+            if not serving:
+                return not is_closed or principal.id is not None
+            return any(
+                each.is_visible(principal) and _may_use(principal, each, is_closed) for each in serving
+            )
+
+        return may_receive
 
     @property
     def _has_guards(self) -> bool:
@@ -112,18 +123,6 @@ class Visibility:
         return tuple(each for each in (*by_key, *matching) if each is not None)
 
 
-class Guards(NamedTuple):
-    """The components that serve a URI. Their access rules apply to notifications of its changes.
-
-    Attributes:
-        serving: The components.
-        is_closed: Whether anonymous clients are excluded, except by components that allow them.
-    """
-
-    serving: tuple[Component, ...]
-    is_closed: bool
-
-
 class Subscriber(Protocol):
     """A subscriber to changes."""
 
@@ -138,24 +137,6 @@ class Subscriber(Protocol):
         ...
 
 
-def may_receive(subscriber: Subscriber, guards: Guards | None) -> bool:
-    """Return True if a subscriber may be notified of changes of a URI.
-
-    Every authenticated user may subscribe to a URI that no component serves, so that the response reveals nothing.
-
-    Args:
-        subscriber: The subscriber.
-        guards: The return value of `Visibility.guards` for the URI.
-    """
-    if guards is None:
-        return True
-    principal = subscriber.principal
-    is_closed = guards.is_closed and not subscriber.is_local
-    if not guards.serving:
-        return not is_closed or principal.id is not None
-    return any(each.is_visible(principal) and _may_use(principal, each, is_closed) for each in guards.serving)
-
-
 def _may_use(principal: Principal, component: Component, is_closed: bool) -> bool:
     """Return True if `check_access` permits a user who can see the component."""
     is_known = principal.id is not None or component.is_anonymous or not is_closed
@@ -165,7 +146,7 @@ def _may_use(principal: Principal, component: Component, is_closed: bool) -> boo
 # Lists
 
 
-_KIND: dict[str, Kind] = {
+LIST_METHODS: dict[str, Kind] = {
     "tools/list": "tools",
     "resources/list": "resources",
     "resources/templates/list": "resource_templates",
@@ -173,7 +154,7 @@ _KIND: dict[str, Kind] = {
 }
 
 # Kinds of components with entries in each list.
-_KINDS = {method: (kind,) for method, kind in _KIND.items()} | {
+_KINDS = {method: (kind,) for method, kind in LIST_METHODS.items()} | {
     "resources/list": ("resources", "resource_templates")
 }
 
@@ -231,7 +212,7 @@ class Listing:
             raise _bad_cursor()
         after = decode_cursor(cursor) if cursor is not None else None
         changes = self._catalog.changes  # first: what changes meanwhile is not in what is kept
-        kind = _KIND[call.method]
+        kind = LIST_METHODS[call.method]
         providers = self._catalog.providers
         lookups = [each for each in providers if kind in each.kinds] if providers else ()
         templates = self._templates_with_entries() if kind == "resources" else ()
@@ -255,7 +236,7 @@ class Listing:
             visible = [each for each in templates if each.is_visible(call.principal)]
             arguments = {"templates": visible, "principal": call.principal, "revision": call.revision}
             entries = await self._runtime.threads.run(_template_entries, arguments)
-        offers = [await each.list(_KIND[call.method], call, self._lifespans) for each in lookups]
+        offers = [await each.list(LIST_METHODS[call.method], call, self._lifespans) for each in lookups]
         return self._page(call, after, changes, lookups, offers, entries)
 
     def _page(
@@ -269,7 +250,7 @@ class Listing:
     ) -> bytes:
         """Return a page, which is rendered unless one of the same components is in the cache."""
         method, revision = call.method, call.envelope.revision
-        kind = _KIND[method]
+        kind = LIST_METHODS[method]
         restricted = self.visibility.restricted(_KINDS[method])
         is_for_all = not (restricted or offers)
         for offer in offers:
@@ -321,7 +302,7 @@ class Listing:
         self, call: Call, lookup: Lookup, offer: Offer, visible: frozenset[Component], served: set[str]
     ) -> Iterator[tuple[Position, Json]]:
         """Yield the entries of a dynamic provider, without those of a name or URI that comes before: it is served."""
-        registered = getattr(self._catalog, _KIND[call.method])
+        registered = getattr(self._catalog, LIST_METHODS[call.method])
         for number, each in enumerate(offer.components):
             if each.visible is not None and each not in visible:
                 continue

@@ -265,7 +265,7 @@ class Connection(BaseSession):
         )
         self._may_begin_again = may_begin_again
         self._subscriptions = Subscriptions(
-            engine.hubs.here(), self._channel, engine.runtime.limits.concurrent_requests, places
+            engine.hub(), self._channel, engine.runtime.limits.concurrent_requests, places
         )
 
     def receive(self, line: bytes | ProtocolError, principal: Principal | None = None) -> None:
@@ -324,9 +324,7 @@ class Connection(BaseSession):
             content = engine.listing.shown(name, revision, user)
             return content is None or content != before.listing.shown(name, revision, user)
 
-        with self._subscriptions.moved(
-            engine.hubs.here(), engine.runtime.limits.concurrent_requests, differs
-        ):
+        with self._subscriptions.moved(engine.hub(), engine.runtime.limits.concurrent_requests, differs):
             await self._calls.ended()
             await asyncio.sleep(0)  # so that pending changes are delivered
 

@@ -37,7 +37,7 @@ from ..protocol.revisions import (
 from ..requests.access_and_error_responses import check_access, is_protocol_error, not_found, tool_error
 from ..requests.request_record import Call
 from .included_providers_and_extensions import CompositeCatalog, Extension
-from .listing_and_visibility import Listing
+from .listing_and_visibility import LIST_METHODS, Listing
 from .subscription_filters_and_delivery import check_keys
 
 if TYPE_CHECKING:
@@ -209,17 +209,15 @@ class Methods:
             "ping": lambda _: {},  # an object that has no members at all (basic/utilities/ping)
             "logging/setLevel": self.set_level,
             "server/discover": self.discover,
-            "tools/list": listing.answer,
             "tools/call": self.call_tool,
-            "resources/list": listing.answer,
-            "resources/templates/list": listing.answer,
             "resources/read": self.read_resource,
             "resources/subscribe": self.subscribe,
             "resources/unsubscribe": self.unsubscribe,
-            "prompts/list": listing.answer,
             "prompts/get": self.get_prompt,
             "completion/complete": self.complete_argument,
-            **dict.fromkeys(TASK_METHODS, self.serve_task),
+            **dict.fromkeys(LIST_METHODS, listing.answer),
+            # Made on use, as most servers have no tasks.
+            **dict.fromkeys(TASK_METHODS, lambda call: self.tasks.serve(call)),  # noqa: PLW0108
         }
 
     @cached_property
@@ -335,10 +333,6 @@ class Methods:
             if not becomes_result(call, error):
                 raise
             return _tool_result(call, tool, tool_error(call, error))
-
-    async def serve_task(self, call: Call) -> Outcome:
-        """Serve a request about a task."""
-        return await self.tasks.serve(call)
 
     async def read_resource(self, call: Call) -> Outcome:
         """Serve `resources/read` (server/resources, "Reading Resources")."""
@@ -462,15 +456,12 @@ class Methods:
         argument = _object(call.params, "argument")
         name, value = _text(argument, "name", "argument."), _text(argument, "value", "argument.")
         filled = _texts(_object(call.params, "context"), "arguments", "context.")
-        check_access(call, component)
-        if component.requires:
-            call.client.require(*component.requires)
+        await self._enter(call, component)
         if name not in {parameter.name for parameter in component.signature.parameters}:
             raise ProtocolError(INVALID_PARAMS, f"{component.key} has no argument {name[:200]}")
         completer = component.completers.get(name)
         if completer is None:
             return call.render({"completion": {"values": [], "total": 0, "hasMore": False}})
-        await self._enter(call, component)
         from ..components.prompts_and_completion import complete
 
         return call.render({"completion": await complete(completer, value, filled, call)})

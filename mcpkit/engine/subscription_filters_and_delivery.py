@@ -5,25 +5,22 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import threading
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Iterator
 from contextlib import ExitStack
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol
-from weakref import WeakKeyDictionary
 
 from .._utils.exceptions import INVALID_PARAMS, BusyError, MalformedError, ProtocolError
 from ..components.component import is_template
 from ..content.uri_normalization import normalized_template, spellings, template_spellings
 from ..identity.principals_and_scopes import LISTS, RESOURCES, Change, ListName, Principal
 from ..protocol import jsonrpc
-from ..protocol.jsonrpc import is_array, is_object
+from ..protocol.jsonrpc import Json, is_array, is_object
 from ..protocol.revisions import SUBSCRIPTION_ID
 from ..requests.access_and_error_responses import check_identified
 from ..requests.request_record import Call
 from .changes_between_processes import LoopQueue, Publisher, Receiver
 from .included_providers_and_extensions import CompositeCatalog, Extension
-from .listing_and_visibility import Guards, Subscriber, Visibility, may_receive
+from .listing_and_visibility import Subscriber, Visibility
 from .watch_functions import Watches
 
 if TYPE_CHECKING:
@@ -132,8 +129,8 @@ class Listen:
         if change.params is not None:
             meta = {**change.params.get("_meta", {}), **self._meta}
             return jsonrpc.notification(change.kind, {**change.params, "_meta": meta})
-        head, tail = _around_id(change.kind, change.uri)
-        return b"".join((head, jsonrpc.encode(self.request_id), tail))
+        method, params = _method_and_params(change)
+        return jsonrpc.notification(method, {"_meta": self._meta, **params})
 
     def result(self) -> bytes:
         """Return the last message of a stream that ends gracefully."""
@@ -143,15 +140,6 @@ class Listen:
         """Return the last message, on a pipe, of a stream that is dropped (basic/patterns/cancellation)."""
         params = {"requestId": self.request_id, "reason": reason}
         return jsonrpc.notification("notifications/cancelled", params)
-
-
-@lru_cache(256)
-def _around_id(kind: str, uri: str | None) -> tuple[bytes, bytes]:
-    """Return the parts of a stream's notification before and after its id, which are equal for all streams."""
-    method = f"notifications/{kind}/list_changed" if uri is None else "notifications/resources/updated"
-    uri_member = b"" if uri is None else b',"uri":' + jsonrpc.encode(uri)
-    head = f'{{"jsonrpc":"2.0","method":"{method}","params":{{"_meta":{{"{SUBSCRIPTION_ID}":'
-    return head.encode(), b"}" + uri_member + b"}}"
 
 
 def check_keys(keys: Collection[str]) -> None:
@@ -174,14 +162,15 @@ def check_keys(keys: Collection[str]) -> None:
 
 def notification(change: Change) -> bytes:
     """Return the notification of a change for a session."""
-    return _notification(change.kind, change.uri)
+    method, params = _method_and_params(change)
+    return jsonrpc.notification(method, params or None)
 
 
-@lru_cache(256)
-def _notification(kind: str, uri: str | None) -> bytes:
-    if uri is None:
-        return jsonrpc.notification(f"notifications/{kind}/list_changed")
-    return jsonrpc.notification("notifications/resources/updated", {"uri": uri})
+def _method_and_params(change: Change) -> tuple[str, Json]:
+    """Return the method and the params of the notification of a list or a resource."""
+    if change.uri is None:
+        return f"notifications/{change.kind}/list_changed", {}
+    return "notifications/resources/updated", {"uri": change.uri}
 
 
 # Delivery
@@ -247,7 +236,12 @@ class SubscriptionHub:
         self._subscriptions: dict[ChangeListener, dict[Change, None]] = {}
         self._templates: dict[str, None] = {}
         self._spelled: dict[str, dict[str, None]] = {}  # the subscribed URIs, by their normalized form
-        self._watches = Watches(self._catalog, self._ready, self.deliver, self._exact_subscribers)
+        self._watches = Watches(
+            self._catalog,
+            self._ready,
+            self.deliver,
+            lambda change: self._permitted(change, self._listeners.get(change, ())),
+        )
 
     def subscribe(self, listener: ChangeListener, change: Change) -> None:
         """Subscribe a listener to a change.
@@ -271,7 +265,7 @@ class SubscriptionHub:
                 if is_template(change.uri):
                     self._templates[change.uri] = None
         listeners[listener] = None
-        if change in self._watches or may_receive(listener, self._guards(change)):
+        if change in self._watches or self._visibility.receivers(change.uri)(listener):
             self._watches.update(change)
 
     def unsubscribe(self, listener: ChangeListener, change: Change) -> None:
@@ -326,15 +320,9 @@ class SubscriptionHub:
         """Return the users that are subscribed to a change here and may get it; in the loop's thread."""
         return self._permitted(change, self._listeners_of(change))
 
-    def _exact_subscribers(self, change: Change) -> set[Principal]:
-        return self._permitted(change, self._listeners.get(change, ()))
-
     def _permitted(self, change: Change, listeners: Iterable[ChangeListener]) -> set[Principal]:
-        guards = self._guards(change)
-        return {listener.principal for listener in listeners if may_receive(listener, guards)}
-
-    def _guards(self, change: Change) -> Guards | None:
-        return None if change.uri is None else self._visibility.guards(change.uri)
+        may_receive = self._visibility.receivers(change.uri)
+        return {listener.principal for listener in listeners if may_receive(listener)}
 
     # Other processes
 
@@ -420,10 +408,10 @@ class SubscriptionHub:
     def _deliver(self, change: Change) -> None:
         if change == _RESOURCES:
             self._watches.refresh()
-        guards, audience = self._guards(change), change.audience
+        may_receive, audience = self._visibility.receivers(change.uri), change.audience
         for listener, changes in self._listeners_of(change).items():
             # The reaction of another listener to this change may have ended it.
-            if listener not in self._subscriptions or not may_receive(listener, guards):
+            if listener not in self._subscriptions or not may_receive(listener):
                 continue
             if audience is None or audience.holds(listener.principal):
                 for each in changes:
@@ -447,36 +435,7 @@ class SubscriptionHub:
 
     def _templates_of(self, uri: str) -> Iterator[str]:
         """Yield the subscribed templates that match a URI; the time does not depend on subscriptions to other texts."""
-        registered = self._catalog.resource_templates
-        subscribed = self._templates
-        if len(subscribed) < len(registered):
-            found = [(text, registered.spelled(text)) for text in tuple(subscribed)]
-        else:
-            found = [
-                (text, registered.get(each.key))
-                for each in (registered if subscribed else ())
-                for form in template_spellings(each.key)
-                for text in tuple(self._spelled.get(form, ()))
-            ]
-        for text, template in found:
-            if template is not None and template.template.match(uri) is not None:
-                yield text
-
-
-class Hubs:
-    """The hubs of one server, one for each event loop.
-
-    Args:
-        make: Creates one for the running event loop.
-    """
-
-    def __init__(self, make: Callable[[], SubscriptionHub]) -> None:
-        self._make = make
-        self._lock = threading.Lock()
-        self._by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, SubscriptionHub] = WeakKeyDictionary()
-
-    def here(self) -> SubscriptionHub:
-        """Return the one for the running event loop."""
-        loop = asyncio.get_running_loop()
-        with self._lock:
-            return self._by_loop.get(loop) or self._by_loop.setdefault(loop, self._make())
+        for each in self._catalog.resource_templates if self._templates else ():
+            if each.is_enabled and each.template.match(uri) is not None:
+                for form in template_spellings(each.key):
+                    yield from tuple(self._spelled.get(form, ()))

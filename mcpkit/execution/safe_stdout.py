@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import codecs
 import io
 import os
 import select
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
-from functools import partial
 from types import TracebackType
 from typing import Any, Final, cast
 
@@ -29,8 +27,8 @@ class SafeOutput:
     """Context in which printing does not fail for reasons outside of the function that prints.
 
     In it, `sys.stdout` and `sys.stderr` write unencodable characters as escapes, drop output that the system rejects,
-    and stay open when they are closed or detached. Streams of other classes than Python's stay in place, and wrappers
-    of Python's classes get the same error handler. The end of the context restores the streams.
+    and stay open when they are closed or detached. Streams of other classes than Python's stay in place, and subclasses
+    of Python's get the same error handler. The end of the context restores the streams.
 
     Attributes:
         stdout: `sys.stdout` as found by `refresh`, if it stays safe because it cannot be closed.
@@ -158,12 +156,6 @@ def _safe_version(stream: object, descriptor: int) -> SafeStream | None:
 
 def _escape(stream: object) -> Callable[[], None] | None:
     """Make a stream write unencodable characters as escapes. Return a function that undoes it, or None."""
-    if isinstance(stream, codecs.StreamReaderWriter):
-        stream = stream.writer
-    if isinstance(stream, codecs.StreamWriter) and stream.errors not in _NEVER_FAIL:
-        undo = partial(setattr, stream, "errors", stream.errors)
-        stream.errors = _ESCAPE
-        return undo
     if isinstance(stream, io.TextIOWrapper) and not isinstance(stream, SafeStream):
         text: io.TextIOWrapper[Any] = stream  # pyright: ignore[reportUnknownVariableType]  # on any buffer
         with suppress(ValueError, OSError):  # it has been closed or detached

@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .._utils.exceptions import OutputError, ProcessEndedError, exception_text
+from .._utils.exceptions import OutputError, ProcessEndedError, exception_text, restored_exception
 from .._utils.option_checks import check_count
 from .._utils.python_safe_path import protect_children
 from .coroutines import collected, finish_awaitable, is_async_iterable, listed
@@ -508,9 +508,7 @@ class _RemoteError(NamedTuple):
         if self.pickled:
             error: BaseException = pickle.loads(self.pickled)
         else:  # without its class's own __init__, which may take anything
-            error = self.kind.__new__(self.kind, *self.arguments)
-            error.args = self.arguments
-            vars(error).update(self.state)
+            error = restored_exception(self.kind, self.arguments, self.state)
         if isinstance(error, OutputError):
             error.__cause__ = None if self.cause is None else self.cause.error()
         else:

@@ -65,14 +65,9 @@ class Principal:
         for name, value in (("client_id", client_id), ("issuer", issuer), ("subject", subject)):
             if value is not None and not isinstance(value, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # untyped authors
                 raise TypeError(f"{name} must be a string or None, got {value!r}")
-        vars(self).update(  # the dataclass is frozen
-            id=id,
-            scopes=frozenset(scopes),
-            client_id=client_id,
-            issuer=issuer,
-            subject=subject,
-            claims=MappingProxyType(dict(claims)) if claims else _NO_CLAIMS,
-        )
+        claims = MappingProxyType(dict(claims)) if claims else _NO_CLAIMS
+        fields = id, frozenset(scopes), client_id, issuer, subject, claims
+        vars(self).update(zip(self.__dataclass_fields__, fields, strict=True))  # the dataclass is frozen
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Return the pickled form: a mapping proxy, as of the claims, cannot be pickled."""

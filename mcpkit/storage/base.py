@@ -5,11 +5,15 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 from .._utils.option_checks import check_seconds
 
 logger = logging.getLogger(__name__)
+
+# The fields of an absent key.
+NO_FIELDS: Mapping[str, str] = MappingProxyType({})
 
 # Protocols
 

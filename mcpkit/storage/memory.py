@@ -13,15 +13,13 @@ from math import inf
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from .base import QueueStats, StoredValue, Subscription, check_put, check_value, take_tokens
+from .base import NO_FIELDS, QueueStats, StoredValue, Subscription, check_put, check_value, take_tokens
 
 # `jobs_and_heartbeats` is imported on use: most servers have no tasks.
 if TYPE_CHECKING:
     from .jobs_and_heartbeats import Added, Job, LeasedJobs, Message, RoundRobin
 
 V = TypeVar("V")
-
-_NO_FIELDS: Mapping[str, str] = MappingProxyType({})
 
 
 class Memory:
@@ -75,13 +73,13 @@ class Memory:
 
     async def read(self, key: str) -> Mapping[str, str]:
         """Return the fields of `key`; empty when it is absent or expired."""
-        return self._records.get(key) or _NO_FIELDS
+        return self._records.get(key) or NO_FIELDS
 
     async def write(self, key: str, changes: Mapping[str, str | None], ttl: float) -> None:
         """Merge `changes` into the fields of `key`, which expires `ttl` seconds from now."""
         with self._lock:
             now = self._records.sweep()
-            fields = self._records.get(key) or _NO_FIELDS
+            fields = self._records.get(key) or NO_FIELDS
             if changes:
                 merged = {**fields, **changes}
                 fields = MappingProxyType({name: text for name, text in merged.items() if text is not None})
@@ -101,7 +99,7 @@ class Memory:
             now = self._records.sweep()
             if self._records.get(key) is not None:
                 return False
-            self._records.set(key, _NO_FIELDS, now + ttl)
+            self._records.set(key, NO_FIELDS, now + ttl)
             return True
 
     async def take_tokens(self, key: str, *, every: float, burst: int, cost: int = 1) -> float:

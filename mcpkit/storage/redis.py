@@ -15,11 +15,10 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from .._utils.option_checks import nearest
 from .._utils.package import missing_package
-from .base import StoredValue, bucket_slack, check_put
+from .base import NO_FIELDS, StoredValue, bucket_slack, check_put
 from .redis_connection import RedisClient, Reply, decoded, encoded, make_idempotent_script, make_script
 from .redis_queue import RedisQueue
 
-_NO_FIELDS: Mapping[str, str] = MappingProxyType({})
 _ITEMS_BATCH, _ITEMS_SIZE = 256, 262_144  # values, and bytes, after which no more are read at a time
 _MAX_TTL = 2**52  # milliseconds of an expiry that Redis can represent
 
@@ -82,7 +81,7 @@ class Redis(RedisQueue):
         """Return the fields of `key`; empty when it is absent or expired."""
         reply = await self._client.command("HGETALL", self._prefix + b"r:" + encoded(key))
         texts = map(decoded, reply)
-        return MappingProxyType(dict(zip(texts, texts, strict=True))) if reply else _NO_FIELDS
+        return MappingProxyType(dict(zip(texts, texts, strict=True))) if reply else NO_FIELDS
 
     async def write(self, key: str, changes: Mapping[str, str | None], ttl: float) -> None:
         """Merge `changes` into the fields of `key`, which expires `ttl` seconds from now."""

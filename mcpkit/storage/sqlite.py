@@ -17,13 +17,12 @@ from weakref import finalize
 
 from pydantic_core import from_json, to_json
 
-from .base import QueueStats, StoredValue, Subscription, check_put, check_value, take_tokens
+from .base import NO_FIELDS, QueueStats, StoredValue, Subscription, check_put, check_value, take_tokens
 from .jobs_and_heartbeats import Added, Job, LeasedJobs, Message, RoundRobin, server_of
 from .sqlite_connections_and_tables import Database, Row, Synchronous, transaction
 
 logger = logging.getLogger(__name__)
 
-_NO_FIELDS: Mapping[str, str] = MappingProxyType({})
 _SMALL = 65_536  # bytes of a value that is read in the event loop; a larger one is read in a thread
 _ITEMS_BATCH = 16  # values that are read at a time
 _CLEAN_UP_BATCH = 1000  # expired rows that are deleted at a time, so few that it does not block others
@@ -115,7 +114,7 @@ class Sqlite:
     async def read(self, key: str) -> Mapping[str, str]:
         """Return the fields of `key`; empty when it is absent or expired."""
         row = await self._read_row(_READ, (key, self._clock()))
-        return MappingProxyType(from_json(row[0], cache_strings="none")) if row else _NO_FIELDS
+        return MappingProxyType(from_json(row[0], cache_strings="none")) if row else NO_FIELDS
 
     async def write(self, key: str, changes: Mapping[str, str | None], ttl: float) -> None:
         """Merge `changes` into the fields of `key`, which expires `ttl` seconds from now."""

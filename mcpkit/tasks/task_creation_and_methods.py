@@ -1,4 +1,4 @@
-"""Creation of tasks from calls, and the requests of clients about tasks (ext-tasks, 2026-07-28)."""
+"""Creation of tasks from calls, and requests of clients about tasks (ext-tasks, 2026-07-28; 2025-11-25)."""
 
 from __future__ import annotations
 
@@ -6,17 +6,24 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
-from .._utils.exceptions import BusyError, MalformedError, MissingCapabilityError
+from .._utils.exceptions import (
+    INVALID_PARAMS,
+    METHOD_NOT_FOUND,
+    BusyError,
+    MalformedError,
+    MissingCapabilityError,
+    ProtocolError,
+)
 from ..components.tool import AnyTool, Tool
 from ..engine.included_providers_and_extensions import Extension
 from ..identity.principals_and_scopes import Change, digest_of, owner_of
 from ..options import TaskOptions
 from ..protocol.jsonrpc import Json, Outcome, is_object
-from ..protocol.revisions import TASKS, tree
+from ..protocol.revisions import TASKS, TASKS_IN_CORE, narrow_tool_result, tree
 from ..requests.access_and_error_responses import Guarded, check_access
 from ..requests.request_record import Call, call_of
 from .input_required import TaskDialogue
@@ -30,7 +37,10 @@ from .task_records import (
     UnreadableTaskError,
     is_task_id,
     new_task_id,
+    unavailable,
+    unknown_task,
 )
+from .tasks_2025_11_25 import TaskConnection, ask_first, legacy_task, related_task
 
 if TYPE_CHECKING:
     from ..context import Context
@@ -44,8 +54,14 @@ IDEMPOTENCY_KEY = "mcpkit/idempotencyKey"
 # Characters of an idempotency key.
 MAX_KEY = 200
 
-# Number of times that a change is tried again after concurrent changes
-_MAX_TRIES = 50
+# Minimum seconds for which a result is stored, whatever `ttl` the client requests
+_MIN_TTL = 10.0
+
+# Maximum milliseconds of a requested `ttl` that can be represented
+_MAX_TTL = 10**15
+
+# Tasks in one page of a list
+_PAGE_SIZE = 50
 
 _CAPABILITY = f"extensions.{TASKS}"
 
@@ -82,6 +98,8 @@ class TaskService:
         self._options = options
         self._runs_here = options.by == "replicas"
         self._loops: dict[asyncio.AbstractEventLoop, LoopTasks] = {}
+        # Clients of 2025-11-25, by event loop, and by session and id of the task
+        self._connections: dict[asyncio.AbstractEventLoop, dict[object, TaskConnection]] = {}
         self.catalog.listeners.add(self._on_catalog_change)
 
     # Event loops
@@ -94,7 +112,7 @@ class TaskService:
         if here is None:
             runs = TaskRuns(self.store, self._engine, self._options.lease)
             here = self._loops[loop] = LoopTasks(
-                self.store, self._engine.hubs.here(), runs, lambda record: self.access_rules(record).scopes
+                self.store, self._engine.hub(), runs, lambda record: self.access_rules(record).scopes
             )
         for meter in self.runtime.task_meters:
             meter.attach_tasks(self.store)
@@ -111,7 +129,14 @@ class TaskService:
                             ready=self._engine.wait_started,
                         )
                     await stack.enter_async_context(here.runner.running())
-                yield
+                try:
+                    yield
+                finally:
+                    if here.users == 1:
+                        tasks = [each.task for each in self._connections.pop(loop, {}).values()]
+                        for task in tasks:
+                            task.cancel()
+                        await asyncio.gather(*tasks, return_exceptions=True)
         finally:
             here.users -= 1
             if here.users == 0:
@@ -159,13 +184,23 @@ class TaskService:
 
     async def call(self, call: Call, tool: AnyTool, arguments: Json) -> Json | bytes:
         """Create a task, if the client supports it, or call the tool; see `TaskKeeper`."""
+        if tool.task is None and call.revision == TASKS_IN_CORE:
+            raise ProtocolError(
+                METHOD_NOT_FOUND, f"{tool.key} does not support calls as a task. Call it without `task`"
+            )
+        if tool.task is None:  # other revisions ignore `task`
+            result: Json = await tool.call(arguments, call)
+            return result
         assert isinstance(tool, Tool), "the tool must be a Tool"
         if isinstance(call.dialogue, TaskDialogue):
             return await call.dialogue.run(tool, arguments)
-        created = await self.begin(call, tool, arguments)
+        if call.era == "stateless":
+            created = await self._begin(call, tool, arguments)
+        else:
+            created = await self._begin_2025_11_25(call, tool)
         return await tool.call(arguments, call) if created is None else created
 
-    async def begin(self, call: Call, tool: Tool, arguments: Json) -> bytes | None:
+    async def _begin(self, call: Call, tool: Tool, arguments: Json) -> bytes | None:
         """Create a task for a call, and return the result for the client; None if the tool is to be called instead.
 
         Raises:
@@ -188,6 +223,29 @@ class TaskService:
             responses = dialogue.answers if isinstance(dialogue, Rounds) else []
         record = await self.create(call, tool, responses)
         return call.render({"resultType": "task", **record.to_task()})
+
+    async def _begin_2025_11_25(self, call: Call, tool: Tool) -> bytes | None:
+        """Create a task, if the client requests it, and return the result; None if the tool is to be called instead."""
+        assert tool.task is not None, "the tool must have task="
+        if call.revision != TASKS_IN_CORE or "task" not in call.params:
+            if tool.task.required:
+                raise ProtocolError(
+                    METHOD_NOT_FOUND, f"{tool.name} only supports calls as a task. Call it with `task`"
+                )
+            return None
+        options: object = call.params["task"]
+        if not is_object(options):
+            raise MalformedError("task: expected an object")
+        ttl: object = options.get("ttl")
+        result_ttl = tool.task.result_ttl
+        if ttl is not None:
+            if isinstance(ttl, bool) or not isinstance(ttl, (int, float)) or not ttl >= 0:
+                raise MalformedError("task.ttl: expected a number of milliseconds, 0 or more")
+            result_ttl = min(result_ttl, max(_MIN_TTL, min(ttl, _MAX_TTL) / 1000))
+        record = await self.create(call, tool, await ask_first(call, tool), result_ttl)
+        if call.channel.standalone is not None and not record.is_over:
+            self._connect(call, record.id)
+        return call.render({"task": legacy_task(record)})
 
     async def create(
         self, call: Call, tool: Tool, earlier_responses: list[Json], result_ttl: float | None = None
@@ -263,7 +321,9 @@ class TaskService:
     # Requests about tasks
 
     async def serve(self, call: Call) -> Outcome:
-        """Answer `tasks/get`, `tasks/update` or `tasks/cancel`."""
+        """Serve a request about tasks."""
+        if call.era == "handshake":
+            return await self._serve_2025_11_25(call)
         call.client.require(_CAPABILITY)
         if call.method == "tasks/get":
             return call.render((await self.find(call)).record.to_detailed_task())
@@ -271,10 +331,90 @@ class TaskService:
             responses: object = call.params.get("inputResponses")
             if not is_object(responses):
                 raise MalformedError("inputResponses: expected an object")
-            await self.respond(await self.find(call), responses)
+            await self.store.respond(await self.find(call), responses)
         else:
             await self.cancel(await self.find(call))
         return call.render({})
+
+    async def _serve_2025_11_25(self, call: Call) -> Outcome:
+        if call.method == "tasks/list":
+            return call.render(await self._list(call))
+        task = await self.find(call)
+        if call.method == "tasks/get":
+            connections = self._connections.get(asyncio.get_running_loop(), {})
+            if connection := connections.get((call.channel.standalone, task.record.id)):
+                connection.on_poll(task)
+        elif call.method == "tasks/cancel":
+            was_over = task.record.is_over
+            if not was_over:
+                task = await self.cancel(task)
+            if was_over or task.record.status != "cancelled":
+                status = legacy_task(task.record)["status"]
+                problem = f"Cannot cancel task: it has already ended with status {status!r}"
+                raise ProtocolError(INVALID_PARAMS, problem)
+        else:
+            if not task.record.is_over:
+                task = await self._connect(call, task.record.id).wait(call)
+            return call.render(self._result(call, task.record))
+        return call.render(legacy_task(task.record))
+
+    async def _list(self, call: Call) -> Json:
+        """Return a page of the client's tasks, without those that its scopes do not allow today.
+
+        Raises:
+            ProtocolError: The client is anonymous, or the cursor is invalid.
+            BusyError: The storage does not answer.
+        """
+        owner = owner_of_call(call)
+        if not owner:
+            raise ProtocolError(
+                METHOD_NOT_FOUND,
+                "Method not found: tasks/list (this server does not authenticate clients, so it cannot "
+                "list the tasks of one client)",
+            )
+        cursor: object = call.params.get("cursor")
+        bad_cursor = MalformedError("Invalid cursor. Send the nextCursor of a previous page, or no cursor")
+        if cursor is not None and not (
+            isinstance(cursor, str) and is_task_id(self.runtime.keys, owner, cursor)
+        ):
+            raise bad_cursor
+        try:
+            records, next_cursor = await self.store.list_owned(owner, cursor or "", _PAGE_SIZE)
+            if cursor and not records and await self.store.get(cursor) is None:
+                raise bad_cursor  # its task has expired, so the position in the list is unknown
+        except (OSError, UnreadableTaskError) as error:
+            raise unavailable(error) from None
+        scopes = call.principal.scopes
+        visible = [each for each in records if scopes.issuperset(self.access_rules(each).scopes)]
+        page: Json = {"tasks": [*map(legacy_task, visible)]}
+        return page if next_cursor is None else {**page, "nextCursor": next_cursor}
+
+    def _result(self, call: Call, record: TaskRecord) -> Json:
+        """Return the result of an ended task.
+
+        Raises:
+            ProtocolError: It has ended without a result.
+        """
+        if record.error is not None:
+            raise ProtocolError(record.error["code"], record.error["message"], record.error.get("data"))
+        if record.result is None:
+            raise ProtocolError(INVALID_PARAMS, "The task was cancelled and has no result")
+        result = {name: value for name, value in record.result.items() if name != "resultType"}
+        if record.revision > call.revision:
+            tool = self.catalog.tools.get(record.tool)
+            result = narrow_tool_result(result, call.revision, wrapped=tool is not None and tool.is_wrapped)
+        return {**result, "_meta": {**result.get("_meta", {}), **related_task(record.id)}}
+
+    def _connect(self, call: Call, id_: str) -> TaskConnection:
+        """Return the connection of a client to a task. Without a session, it belongs to the request alone."""
+        connections = self._connections.setdefault(asyncio.get_running_loop(), {})
+        standalone = call.channel.standalone
+        key = (call if standalone is None else standalone, id_)
+        connection = connections.get(key)
+        if connection is None:
+            connection = connections[key] = TaskConnection(self.store, self.here, call, id_)
+            connection.task.add_done_callback(lambda _: connections.pop(key))
+        return connection
 
     async def find(self, call: Call) -> StoredTask:
         """Return the task of a request, if its client may access it.
@@ -303,44 +443,6 @@ class TaskService:
         """Return the access rules that apply to a task today: those of its tool, if that still exists."""
         return self.catalog.tools.get(record.tool) or _StoredScopes(record.scopes)
 
-    async def respond(self, task: StoredTask, responses: Json) -> StoredTask:
-        """Store the client's responses in a task, and return it afterwards. Unknown keys are ignored.
-
-        Raises:
-            MalformedError: A response is not an object.
-            BusyError: The storage does not respond.
-        """
-
-        def store(record: TaskRecord) -> bool:
-            known = [key for key in responses if key in record.requests]
-            for key in known:
-                if not is_object(responses[key]):
-                    raise MalformedError(f"inputResponses.{key[:100]}: expected an object")
-            for key in known:
-                request = record.requests.pop(key)
-                record.responses[request["name"]] = {"digest": request["digest"], "result": responses[key]}
-            return bool(known)
-
-        try:
-            return await self._change(task, store)
-        except TooLargeError as error:
-            raise MalformedError(f"inputResponses: {error}") from None
-
-    async def refuse(self, task: StoredTask, key: str, error: str) -> StoredTask:
-        """Store the client's error for a request in a task, and return it afterwards.
-
-        Raises:
-            BusyError: The storage does not respond.
-        """
-
-        def store(record: TaskRecord) -> bool:
-            request = record.requests.pop(key, None)
-            if request is not None:
-                record.errors[request["name"]] = error
-            return request is not None
-
-        return await self._change(task, store)
-
     async def cancel(self, task: StoredTask) -> StoredTask:
         """Cancel a task, unless it has ended, and return it afterwards.
 
@@ -354,40 +456,11 @@ class TaskService:
             ended[:] = [record]
             return True
 
-        task = await self._change(task, cancel)
+        task = await self.store.update(task, cancel)
         record = task.record
         if ended and ended[0] is record:
             self.runtime.audit.emit("cancellation", record.principal, detail=f"a task of {record.tool}")
         return task
-
-    async def _change(self, task: StoredTask, change: Callable[[TaskRecord], bool]) -> StoredTask:
-        """Change a task, with retries after concurrent changes. A task that has ended stays unchanged.
-
-        A task without open requests goes on: at once in another run, if no run waits for the responses.
-
-        Args:
-            task: The task.
-            change: Changes a record; returns False if there is nothing to change.
-        """
-        try:
-            for _ in range(_MAX_TRIES):
-                record = TaskRecord.load(task.record.dump())
-                if task.record.is_over or not change(record):
-                    return task
-                due = None
-                if not record.is_over and not record.requests:
-                    record.status = "working"
-                    due = 0.0 if record.run_deadline is None else None
-                record.updated = max(record.updated, time.time())
-                changed = await self.store.change(task, record, due=due)
-                if changed is not None:
-                    return changed
-                if (latest := await self.store.get(record.id)) is None:
-                    raise unknown_task(record.id)
-                task = latest
-        except (OSError, UnreadableTaskError) as error:
-            raise unavailable(error) from None
-        raise BusyError("The task was changed by other requests at the same time. Try again")
 
     def _accept(self, keys: list[str], ctx: Context) -> list[str]:
         """Return the ids of the subscriber's own tasks. Their current state is sent soon."""
@@ -411,14 +484,3 @@ class _StoredScopes:
 def owner_of_call(call: Call) -> str:
     """Return the owner of a call's tasks; empty for an anonymous client."""
     return owner_of(call.principal) or ""
-
-
-def unknown_task(id_: str) -> MalformedError:
-    """Return the error for a task that the client does not have."""
-    return MalformedError(f"Unknown task: {id_[:100]}. It has expired, or it is not a task of this client")
-
-
-def unavailable(error: Exception) -> BusyError:
-    """Log why tasks are unavailable, and return the error for the client."""
-    logger.error("the state of tasks is not available, so a client must repeat its request later: %s", error)
-    return BusyError("The state of tasks is not available. Try again later")

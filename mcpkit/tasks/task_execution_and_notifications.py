@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from pydantic_core import from_json
 
-from .._utils.concurrency import call_in_loop
+from .._utils.concurrency import Listeners, call_in_loop
 from .._utils.exceptions import BusyError, OutputError
 from ..components.tool import Tool
 from ..engine.subscription_filters_and_delivery import SubscriptionHub
@@ -422,7 +422,7 @@ class LoopTasks:
         self.runs = runs
         self._scopes = scopes
         self._loop = asyncio.get_running_loop()
-        self._watchers: dict[str, dict[object, Callable[[], None]]] = {}
+        self._watchers: dict[str, Listeners[[]]] = {}
         self._unpublished: dict[str, None] = {}  # ids of tasks
         self._publishing: asyncio.Task[None] | None = None
         changes.recovered.add(NOTIFICATION)
@@ -442,14 +442,13 @@ class LoopTasks:
 
     def watch(self, id_: str, changed: Callable[[], None]) -> Callable[[], None]:
         """Call a function whenever a task may have changed. Return a function that ends it."""
-        key = object()
-        self._watchers.setdefault(id_, {})[key] = changed
+        watchers = self._watchers.setdefault(id_, Listeners())
+        remove = watchers.add(changed)
 
         def end() -> None:
-            watchers = self._watchers.get(id_, {})
-            watchers.pop(key, None)
-            if not watchers:
-                self._watchers.pop(id_, None)
+            remove()
+            if not watchers and self._watchers.get(id_) is watchers:
+                del self._watchers[id_]
 
         return end
 
@@ -477,8 +476,8 @@ class LoopTasks:
 
     def _on_change(self, id_: str, status: str) -> None:
         self.runs.on_change(id_, status)
-        for changed in tuple(self._watchers.get(id_, {}).values()):
-            changed()
+        if (watchers := self._watchers.get(id_)) is not None:
+            watchers.notify()
         if self._changes.has_subscribers(Change(NOTIFICATION, id_)):
             self.schedule([id_])
 
@@ -486,8 +485,7 @@ class LoopTasks:
         """Read all watched tasks again, because a notification may have been missed."""
         self.runs.on_gap()
         for watchers in tuple(self._watchers.values()):
-            for changed in tuple(watchers.values()):
-                changed()
+            watchers.notify()
         subscribed = self._changes.subscribed(NOTIFICATION)
         self.schedule(change.key for change in subscribed if change.key is not None)
 

@@ -20,12 +20,12 @@ from weakref import WeakKeyDictionary
 
 from pydantic_core import from_json, to_json
 
-from .._utils.exceptions import INTERNAL_ERROR
+from .._utils.exceptions import INTERNAL_ERROR, BusyError, MalformedError
 from ..components.component import optional
 from ..components.tool import digest_of
 from ..identity.principals_and_scopes import Principal
 from ..options import TaskOptions
-from ..protocol.jsonrpc import Json
+from ..protocol.jsonrpc import Json, is_object
 from ..storage.base import PubSub, QueueStats
 from ..storage.encryption_keys import Keys
 from ..storage.jobs_and_heartbeats import Added, Job, Message, Queue
@@ -48,6 +48,9 @@ _MIN_POLL_INTERVAL, _MAX_POLL_INTERVAL = 0.5, 30.0
 
 # Seconds between attempts of `TaskWriter.write`
 _RETRY_PAUSES = (0.05, 0.1, 0.2, 0.5, 1.0)
+
+# Number of times that a change of a client is tried again after concurrent changes
+_MAX_TRIES = 50
 
 # Seconds for which a measurement waits for the storage
 _STATISTICS_TIMEOUT = 2.0
@@ -407,6 +410,81 @@ class TaskStore:
         )
         return None if version is None else StoredTask(record, version, task.fence)
 
+    # Changes by clients
+
+    async def update(self, task: StoredTask, change: Callable[[TaskRecord], bool]) -> StoredTask:
+        """Change a task, with retries after concurrent changes. A task that has ended stays unchanged.
+
+        A task without open requests goes on: at once in another run, if no run waits for the responses.
+
+        Args:
+            task: The task.
+            change: Changes a record; returns False if there is nothing to change.
+
+        Raises:
+            MalformedError: The task no longer exists.
+            BusyError: The storage does not respond.
+        """
+        try:
+            for _ in range(_MAX_TRIES):
+                record = TaskRecord.load(task.record.dump())
+                if task.record.is_over or not change(record):
+                    return task
+                due = None
+                if not record.is_over and not record.requests:
+                    record.status = "working"
+                    due = 0.0 if record.run_deadline is None else None
+                record.updated = max(record.updated, time.time())
+                changed = await self.change(task, record, due=due)
+                if changed is not None:
+                    return changed
+                if (latest := await self.get(record.id)) is None:
+                    raise unknown_task(record.id)
+                task = latest
+        except (OSError, UnreadableTaskError) as error:
+            raise unavailable(error) from None
+        raise BusyError("The task was changed by other requests at the same time. Try again")
+
+    async def respond(self, task: StoredTask, responses: Json) -> StoredTask:
+        """Store the client's responses in a task, and return it afterwards. Unknown keys are ignored.
+
+        Raises:
+            MalformedError: A response is not an object.
+            BusyError: The storage does not respond.
+        """
+
+        def store(record: TaskRecord) -> bool:
+            known = [key for key in responses if key in record.requests]
+            for key in known:
+                if not is_object(responses[key]):
+                    raise MalformedError(f"inputResponses.{key[:100]}: expected an object")
+            for key in known:
+                request = record.requests.pop(key)
+                record.responses[request["name"]] = {"digest": request["digest"], "result": responses[key]}
+            return bool(known)
+
+        try:
+            return await self.update(task, store)
+        except TooLargeError as error:
+            raise MalformedError(f"inputResponses: {error}") from None
+
+    async def refuse(self, task: StoredTask, key: str, error: str) -> StoredTask:
+        """Store the client's error for a request in a task, and return it afterwards.
+
+        Raises:
+            BusyError: The storage does not respond.
+        """
+
+        def store(record: TaskRecord) -> bool:
+            request = record.requests.pop(key, None)
+            if request is not None:
+                record.errors[request["name"]] = error
+            return request is not None
+
+        return await self.update(task, store)
+
+    # Lists
+
     async def list_owned(self, owner: str, after: str, limit: int) -> tuple[list[TaskRecord], str | None]:
         """Return a page of an owner's tasks, the newest first, without unreadable ones.
 
@@ -482,6 +560,17 @@ class TaskStore:
 
     def _key(self, id_: str) -> str:
         return f"{self.server}/task/{id_}"
+
+
+def unknown_task(id_: str) -> MalformedError:
+    """Return the error for a task that the client does not have."""
+    return MalformedError(f"Unknown task: {id_[:100]}. It has expired, or it is not a task of this client")
+
+
+def unavailable(error: Exception) -> BusyError:
+    """Log why tasks are unavailable, and return the error for the client."""
+    logger.error("the state of tasks is not available, so a client must repeat its request later: %s", error)
+    return BusyError("The state of tasks is not available. Try again later")
 
 
 # Writes of a run

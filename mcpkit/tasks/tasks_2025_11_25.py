@@ -1,18 +1,16 @@
-"""Tasks of 2025-11-25, with the records of 2026-07-28 (basic/utilities/tasks)."""
+"""Messages of 2025-11-25 about tasks, and requests to clients of that version (basic/utilities/tasks)."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .._utils.exceptions import (
     INTERNAL_ERROR,
-    INVALID_PARAMS,
-    METHOD_NOT_FOUND,
     BusyError,
     ClientResponseError,
     ElicitationError,
@@ -20,31 +18,17 @@ from .._utils.exceptions import (
     MalformedError,
     ProtocolError,
 )
-from ..components.tool import AnyTool, Tool
+from ..components.tool import Tool
 from ..execution.coroutines import within
-from ..options import TaskOptions
 from ..protocol import jsonrpc
-from ..protocol.jsonrpc import Json, Outcome, is_object
-from ..protocol.revisions import TASKS_IN_CORE, narrow_tool_result
+from ..protocol.jsonrpc import Json
 from ..requests.multi_round_trip import digest
 from ..requests.request_record import Call, Dialogue
 from ..requests.requests_to_client import OpenQuestions, Question, Sender
-from .task_creation_and_methods import TaskService, owner_of_call, unavailable, unknown_task
-from .task_records import StoredTask, TaskRecord, UnreadableTaskError, is_task_id
-
-if TYPE_CHECKING:
-    from ..engine.engine import Engine
+from .task_execution_and_notifications import LoopTasks
+from .task_records import StoredTask, TaskRecord, TaskStore, UnreadableTaskError, unknown_task
 
 logger = logging.getLogger(__name__)
-
-# Minimum seconds for which a result is stored, whatever `ttl` the client requests
-_MIN_TTL = 10.0
-
-# Maximum milliseconds of a requested `ttl` that can be represented
-_MAX_TTL = 10**15
-
-# Tasks in one page of a list
-_PAGE_SIZE = 50
 
 # Maximum characters of a tool's error message in the status of its task
 _MAX_MESSAGE = 500
@@ -82,152 +66,6 @@ def legacy_task(record: TaskRecord) -> Json:
 def related_task(id_: str) -> Json:
     """Return the `_meta` of a message that belongs to a task and does not name it otherwise."""
     return {"io.modelcontextprotocol/related-task": {"taskId": id_}}
-
-
-class LegacyTaskService(TaskService):
-    """The tasks of a server, for clients of 2025-11-25 and 2026-07-28; see `TaskService`."""
-
-    def __init__(self, engine: Engine, options: TaskOptions) -> None:
-        super().__init__(engine, options)
-        self._connections: dict[asyncio.AbstractEventLoop, dict[object, TaskConnection]] = {}
-        """By event loop, and by session and id of the task."""
-
-    @asynccontextmanager
-    async def running(self) -> AsyncGenerator[None]:
-        """Run tasks and send notifications in this event loop while the context is active."""
-        async with super().running():
-            try:
-                yield
-            finally:
-                if self.here.users == 1:
-                    connections = self._connections.pop(asyncio.get_running_loop(), {})
-                    tasks = [connection.task for connection in connections.values()]
-                    for task in tasks:
-                        task.cancel()
-                    await asyncio.gather(*tasks, return_exceptions=True)
-
-    # Creation
-
-    async def call(self, call: Call, tool: AnyTool, arguments: Json) -> Json | bytes:
-        """Create a task, or call the tool; see `TaskKeeper`."""
-        if tool.task is not None:
-            return await super().call(call, tool, arguments)
-        if call.revision == TASKS_IN_CORE:
-            raise ProtocolError(
-                METHOD_NOT_FOUND, f"{tool.key} does not support calls as a task. Call it without `task`"
-            )
-        result: Json = await tool.call(arguments, call)  # other revisions ignore `task`
-        return result
-
-    async def begin(self, call: Call, tool: Tool, arguments: Json) -> bytes | None:
-        """Create a task, if the client requests it (2025-11-25) or supports it (2026-07-28)."""
-        if call.era == "stateless":
-            return await super().begin(call, tool, arguments)
-        assert tool.task is not None, "the tool must have task="
-        if call.revision != TASKS_IN_CORE or "task" not in call.params:
-            if tool.task.required:
-                raise ProtocolError(
-                    METHOD_NOT_FOUND, f"{tool.name} only supports calls as a task. Call it with `task`"
-                )
-            return None
-        options: object = call.params["task"]
-        if not is_object(options):
-            raise MalformedError("task: expected an object")
-        ttl: object = options.get("ttl")
-        result_ttl = tool.task.result_ttl
-        if ttl is not None:
-            if isinstance(ttl, bool) or not isinstance(ttl, (int, float)) or not ttl >= 0:
-                raise MalformedError("task.ttl: expected a number of milliseconds, 0 or more")
-            result_ttl = min(result_ttl, max(_MIN_TTL, min(ttl, _MAX_TTL) / 1000))
-        record = await self.create(call, tool, await _ask_first(call, tool), result_ttl)
-        if call.channel.standalone is not None and not record.is_over:
-            self._connect(call, record.id)
-        return call.render({"task": legacy_task(record)})
-
-    # Requests about tasks
-
-    async def serve(self, call: Call) -> Outcome:
-        """Handle a request about tasks."""
-        if call.era == "stateless":
-            return await super().serve(call)
-        if call.method == "tasks/list":
-            return call.render(await self._list(call))
-        task = await self.find(call)
-        if call.method == "tasks/get":
-            connections = self._connections.get(asyncio.get_running_loop(), {})
-            if connection := connections.get((call.channel.standalone, task.record.id)):
-                connection.on_poll(task)
-        elif call.method == "tasks/cancel":
-            was_over = task.record.is_over
-            if not was_over:
-                task = await self.cancel(task)
-            if was_over or task.record.status != "cancelled":
-                status = legacy_task(task.record)["status"]
-                problem = f"Cannot cancel task: it has already ended with status {status!r}"
-                raise ProtocolError(INVALID_PARAMS, problem)
-        else:
-            if not task.record.is_over:
-                task = await self._connect(call, task.record.id).wait(call)
-            return call.render(self._result(call, task.record))
-        return call.render(legacy_task(task.record))
-
-    async def _list(self, call: Call) -> Json:
-        """Return a page of the client's tasks, without those that its scopes do not allow today.
-
-        Raises:
-            ProtocolError: The client is anonymous, or the cursor is invalid.
-            BusyError: The storage does not answer.
-        """
-        owner = owner_of_call(call)
-        if not owner:
-            raise ProtocolError(
-                METHOD_NOT_FOUND,
-                "Method not found: tasks/list (this server does not authenticate clients, so it cannot "
-                "list the tasks of one client)",
-            )
-        cursor: object = call.params.get("cursor")
-        bad_cursor = MalformedError("Invalid cursor. Send the nextCursor of a previous page, or no cursor")
-        if cursor is not None and not (
-            isinstance(cursor, str) and is_task_id(self.runtime.keys, owner, cursor)
-        ):
-            raise bad_cursor
-        try:
-            records, next_cursor = await self.store.list_owned(owner, cursor or "", _PAGE_SIZE)
-            if cursor and not records and await self.store.get(cursor) is None:
-                raise bad_cursor  # its task has expired, so the position in the list is unknown
-        except (OSError, UnreadableTaskError) as error:
-            raise unavailable(error) from None
-        scopes = call.principal.scopes
-        visible = [each for each in records if scopes.issuperset(self.access_rules(each).scopes)]
-        page: Json = {"tasks": [*map(legacy_task, visible)]}
-        return page if next_cursor is None else {**page, "nextCursor": next_cursor}
-
-    def _result(self, call: Call, record: TaskRecord) -> Json:
-        """Return the result of an ended task.
-
-        Raises:
-            ProtocolError: It has ended without a result.
-        """
-        if record.error is not None:
-            raise ProtocolError(record.error["code"], record.error["message"], record.error.get("data"))
-        if record.result is None:
-            raise ProtocolError(INVALID_PARAMS, "The task was cancelled and has no result")
-        result = {name: value for name, value in record.result.items() if name != "resultType"}
-        if record.revision > call.revision:
-            tool = self.catalog.tools.get(record.tool)
-            result = narrow_tool_result(result, call.revision, wrapped=tool is not None and tool.is_wrapped)
-        return {**result, "_meta": {**result.get("_meta", {}), **related_task(record.id)}}
-
-    def _connect(self, call: Call, id_: str) -> TaskConnection:
-        """Return the connection of a client to a task. Without a session, it belongs to the request alone."""
-        connections = self._connections.setdefault(asyncio.get_running_loop(), {})
-        standalone = call.channel.standalone
-        key = (call if standalone is None else standalone, id_)
-        connection = connections.get(key)
-        if connection is None:
-            connection = connections[key] = TaskConnection(self, call, id_)
-            connection.task.add_done_callback(lambda _: connections.pop(key))
-        return connection
 
 
 # Requests of parameters, before the task is created
@@ -280,7 +118,7 @@ class _RawQuestion(Question[Json]):
         return dict(result)
 
 
-async def _ask_first(call: Call, tool: Tool) -> list[Json]:
+async def ask_first(call: Call, tool: Tool) -> list[Json]:
     """Send the requests of the function's parameters, and return the responses.
 
     If the user does not accept, the task is created all the same, and its result contains the error.
@@ -334,7 +172,8 @@ class TaskConnection:
     channel of the session, if it has one. It runs until the task has ended, or the client is gone.
 
     Args:
-        service: The tasks.
+        store: The task records.
+        here: The tasks of this event loop.
         call: The client's request. If it created the task, its progress token is used on the standalone channel.
         id_: Id of the task.
 
@@ -342,10 +181,11 @@ class TaskConnection:
         task: The asyncio task that sends the messages.
     """
 
-    def __init__(self, service: TaskService, call: Call, id_: str) -> None:
+    def __init__(self, store: TaskStore, here: LoopTasks, call: Call, id_: str) -> None:
         loop = asyncio.get_running_loop()
-        self._service = service
-        self._here = service.here
+        self._store = store
+        self._here = here
+        self._timeout = call.runtime.timeouts.client_request
         self._client = call.client
         self._id = id_
         channel = self._standalone = call.channel.standalone
@@ -411,7 +251,7 @@ class TaskConnection:
     async def _read(self) -> bool:
         """Read the task and send messages; return True if it has ended."""
         try:
-            task = await self._service.store.get(self._id)
+            task = await self._store.get(self._id)
         except (OSError, UnreadableTaskError) as error:
             logger.debug("the state of a task cannot be read; mcpkit tries again: %s", error)
             asyncio.get_running_loop().call_later(_RETRY_PAUSE, self._changed.set)
@@ -475,15 +315,14 @@ class TaskConnection:
         params = request.get("params", {})
         meta = {**params.get("_meta", {}), **related_task(self._id)}
         message = {**request, "params": {**params, "_meta": meta}}
-        seconds = self._service.runtime.timeouts.client_request
         write: Callable[[], Awaitable[object]]
         try:
-            (result,) = await questions.ask([_RawQuestion()], [message], stream.sender, seconds)
-            write = partial(self._service.respond, task, {key: result})
+            (result,) = await questions.ask([_RawQuestion()], [message], stream.sender, self._timeout)
+            write = partial(self._store.respond, task, {key: result})
         except ClientResponseError as error:
             if error.code is None and not isinstance(error, InvalidAnswerError):
                 return  # it has not responded in time, or is gone
-            write = partial(self._service.refuse, task, key, str(error))
+            write = partial(self._store.refuse, task, key, str(error))
         except BusyError as error:
             logger.debug("a task cannot send a request to its client: %s", error)
             return

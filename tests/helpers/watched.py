@@ -16,7 +16,7 @@ def listen(server: Server, *changes: Change | str, principal: Principal = ANYONE
     listener = Ear()
     listener.principal = principal
     for change in changes:
-        server.engine.hubs.here().subscribe(listener, updated(change) if isinstance(change, str) else change)
+        server.engine.hub().subscribe(listener, updated(change) if isinstance(change, str) else change)
     return listener
 
 

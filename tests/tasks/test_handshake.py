@@ -196,7 +196,7 @@ async def test_connections_are_closed_with_the_last_context(open_pipe: OpenPipe)
 
 
 async def test_list_returns_own_tasks_in_pages(open_pipe: OpenPipe, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mcpkit.tasks.tasks_2025_11_25._PAGE_SIZE", 2)
+    monkeypatch.setattr("mcpkit.tasks.task_creation_and_methods._PAGE_SIZE", 2)
     server = server_of(wait_forever, add)
     async with open_pipe(server) as ada, open_pipe(server, BOB) as bob:
         made = [(await begin(ada, "wait_forever"))["taskId"] for _ in range(4)]

@@ -53,8 +53,8 @@ async def test_hub_sends_each_change_once_per_turn_to_its_listeners_in_order(ser
     server.notify_resource_updated("data://y")
     server.tool(handler)
     server.prompt(handler)
-    server.engine.hubs.here().unsubscribe_all(removed)
-    server.engine.hubs.here().unsubscribe_all(removed)
+    server.engine.hub().unsubscribe_all(removed)
+    server.engine.hub().unsubscribe_all(removed)
     server.notify_resource_updated("data://x")
     server.notify_resource_updated("data://y")
     server.tool(handler, name="other")
@@ -80,7 +80,7 @@ async def test_hub_template_text_stands_for_all_its_uris(server: Server) -> None
     await settle()
     assert other.uris == ["data://1"]
     assert len(listener.heard) == 2
-    server.engine.hubs.here().unsubscribe_all(other)
+    server.engine.hub().unsubscribe_all(other)
     server.notify_resource_updated("data://1")
     await settle()
     assert len(other.heard) == 1
@@ -161,7 +161,7 @@ async def test_gap_notifies_each_listener_with_access_once() -> None:
     assert set(listener.heard) == wants
     assert (inbox.uris, elsewhere.heard) == ([INBOX], [Change("prompts")])
     assert [len(each.heard) for each in (ada, bob)] == [1, 0]
-    server.engine.hubs.here().unsubscribe_all(inbox)
+    server.engine.hub().unsubscribe_all(inbox)
     run_in_thread(broker.report_gap)
     await settle()
     assert len(listener.heard) == 2 * len(wants)

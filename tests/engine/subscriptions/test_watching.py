@@ -37,7 +37,7 @@ def server(source: Source) -> Server:
 
 async def stop(server: Server, *listeners: Ear) -> None:
     for listener in listeners:
-        server.engine.hubs.here().unsubscribe_all(listener)
+        server.engine.hub().unsubscribe_all(listener)
     await settle()
 
 
@@ -51,7 +51,7 @@ async def test_watch_runs_from_the_first_subscriber_to_the_last(server: Server, 
     one, other = listen(server, "data://x"), listen(server, "data://x")
     await source.update()
     assert one.uris == other.uris == ["data://x"]
-    server.engine.hubs.here().unsubscribe(one, updated("data://x"))
+    server.engine.hub().unsubscribe(one, updated("data://x"))
     await source.update()
     assert (len(one.uris), len(other.uris)) == (1, 2)
     await stop(server, other)
@@ -70,7 +70,7 @@ async def test_watch_with_variables_runs_for_each_subscribed_uri(server: Server,
     assert source.running == [1, 2]
     await source.update()
     assert listener.uris == uris[:2]
-    server.engine.hubs.here().unsubscribe(listener, updated("data://stations/1"))
+    server.engine.hub().unsubscribe(listener, updated("data://stations/1"))
     await settle()
     assert source.running == [2]
     await stop(server, listener)

@@ -51,7 +51,7 @@ class LoopState:
         runtime = engine.runtime
         self.engine, self.settings = engine, settings
         self.loop = asyncio.get_running_loop()
-        self.hub = engine.hubs.here()
+        self.hub = engine.hub()
         self.stream_shares = Shares()
         self.storage = runtime.storage
         self.process = os.urandom(4).hex()
