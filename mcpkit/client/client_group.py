@@ -7,10 +7,11 @@ import logging
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from .._utils.exceptions import INVALID_PARAMS, METHOD_NOT_FOUND, ProtocolError, RegistrationError
 from .._utils.option_checks import nearest
+from ..execution.coroutines import gather_or_cancel
 from ..protocol.jsonrpc import Json
 from .client import Client, negotiation_of
 from .client_session import NOT_OPEN, NegotiationResult
@@ -27,8 +28,6 @@ from .targets.infer_target import Target
 from .targets.target_transports import ServerEntry, TargetOptions, is_configuration, transports_of
 
 if TYPE_CHECKING:
-    from typing_extensions import TypeForm
-
     from ..protocol.objects import (
         PromptDefinition,
         PromptMessage,
@@ -37,11 +36,9 @@ if TYPE_CHECKING:
         ResourceTemplateDefinition,
         ToolDefinition,
     )
-    from .call_results import CallResult
     from .task_handles import TaskHandle
 
 F = TypeVar("F")
-T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
@@ -336,10 +333,7 @@ class ClientGroup(Client):
         client: Any = await self._reach(server)  # the options decide on the overload
         return await client.call_tool(own, arguments, **options)
 
-    @overload
-    def task(self, task_id: str, *, result_type: None = None) -> TaskHandle[CallResult]: ...
-    @overload
-    def task(self, task_id: str, *, result_type: TypeForm[T]) -> TaskHandle[T]: ...
+    @_typed_as(Client.task)
     def task(self, task_id: str, *, result_type: Any = None) -> TaskHandle[Any]:
         """Return a handle of a task of the only server; see `Client.task`.
 
@@ -643,10 +637,4 @@ async def _merge_subscriptions(
             )
             on_opened(part.server)
 
-    tasks = [asyncio.ensure_future(receive(part)) for part in parts]
-    try:
-        await asyncio.gather(*tasks)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+    await gather_or_cancel(receive(part) for part in parts)

@@ -17,7 +17,7 @@ from typing_extensions import Self
 
 from .._utils.concurrency import LoopAffinity, call_in_loop, require_loop
 from .._utils.exceptions import INTERNAL_ERROR, METHOD_NOT_FOUND, ProtocolError, TransportError
-from ..execution.coroutines import within
+from ..execution.coroutines import gather_or_cancel, within
 from ..identity.principals_and_scopes import LIST_NAMES, RESOURCES, ListName
 from ..protocol.jsonrpc import Json, RequestId, is_array, is_object, whole_number
 from ..protocol.revisions import STATELESS, SUBSCRIPTION_ID
@@ -51,28 +51,19 @@ class Change:
     may_have_missed: bool = False
 
 
+@dataclass(frozen=True, slots=True)
 class SubscriptionFilter:
     """The changes that a subscription covers.
 
-    Args:
-        lists: The lists to receive changes of.
-        uris: The URIs of resources to receive changes of.
-        allows_missing_lists: Whether lists whose changes the server does not announce are no error.
-
     Attributes:
-        lists: The lists.
-        uris: The URIs of resources, without duplicates.
+        lists: The lists to receive changes of.
+        uris: The URIs of resources to receive changes of, without duplicates.
         allows_missing_lists: Whether lists whose changes the server does not announce are no error.
     """
 
-    __slots__ = ("allows_missing_lists", "lists", "uris")
-
-    def __init__(
-        self, lists: Iterable[ListName], uris: Iterable[str] = (), *, allows_missing_lists: bool = False
-    ) -> None:
-        self.lists = tuple(lists)
-        self.uris = dict.fromkeys(uris)
-        self.allows_missing_lists = allows_missing_lists
+    lists: Sequence[ListName]
+    uris: Collection[str] = ()
+    allows_missing_lists: bool = False
 
     @classmethod
     def of(cls, flags: Sequence[bool], uris: str | Iterable[str]) -> SubscriptionFilter:
@@ -94,7 +85,7 @@ class SubscriptionFilter:
         ]
         if not lists and not named:
             return cls(LIST_NAMES, allows_missing_lists=True)
-        return cls(lists, [str(uri) for uri in named])
+        return cls(lists, dict.fromkeys(map(str, named)))
 
     def all(self, lists: Iterable[ListName]) -> list[Change]:
         """Return a possible change (`may_have_missed`) of each of these lists and of each URI."""
@@ -337,7 +328,7 @@ class ChangeListener:
         self._session = session
         self._subscriptions = subscriptions
         self._requested = requested
-        self._lists = requested.lists  # those whose changes the server announces
+        self._lists = tuple(requested.lists)  # those whose changes the server announces
         self._on_missed = on_missed
         self._timeout = _TIMEOUT if timeout is None else timeout
         self._began = math.inf  # when the server acknowledged the subscription
@@ -627,17 +618,10 @@ class ResourceSubscriptions:
                     raise
                 subscription.accepted_in = generation
 
-        tasks: list[asyncio.Task[None]] = []
-        for uri in uris:
-            subscription = self.by_uri.setdefault(uri, _ResourceSubscription())
+        named = {uri: self.by_uri.setdefault(uri, _ResourceSubscription()) for uri in uris}
+        for subscription in named.values():
             subscription.users += 1
-            tasks.append(asyncio.create_task(subscribe(uri, subscription)))
-        try:
-            await asyncio.gather(*tasks)
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+        await gather_or_cancel(subscribe(*each) for each in named.items())
 
     def release(self, uris: Iterable[str]) -> None:
         """Release resources, and unsubscribe in the background from those without another user."""

@@ -15,6 +15,7 @@ from .._utils.concurrency import Listeners
 from .._utils.exceptions import INTERNAL_ERROR, MalformedError, ProtocolError
 from .._utils.option_checks import nearest
 from ..content.json_encoding import json_value
+from ..execution.coroutines import gather_or_cancel
 from ..protocol.jsonrpc import Json, is_array, is_object, without
 from ..protocol.revisions import ASKING, METHODS, ROUND_PARAMS
 from ..requests.elicitation_and_sampling import ElicitationResult
@@ -469,12 +470,5 @@ async def input_responses(
     if len(groups) == 1:
         await respond(groups[0])
         return responses
-    tasks = [asyncio.ensure_future(respond(keys)) for keys in groups]
-    try:
-        await asyncio.gather(*tasks)
-    except BaseException:
-        for task in tasks:
-            task.cancel()
-        await asyncio.wait(tasks)
-        raise
+    await gather_or_cancel(respond(keys) for keys in groups)
     return responses

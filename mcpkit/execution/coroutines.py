@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import types
-from collections.abc import AsyncIterable, Awaitable, Callable, Coroutine, Generator, Iterator
+from collections.abc import AsyncIterable, Awaitable, Callable, Coroutine, Generator, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache
 from inspect import isawaitable
@@ -85,6 +85,17 @@ def resume(coroutine: Coroutine[Any, Any, T], awaited: Any, own: int = 0) -> Gen
 
 
 # Timeouts and cancellations
+
+
+async def gather_or_cancel(coroutines: Iterable[Coroutine[Any, Any, None]]) -> None:
+    """Run coroutines concurrently. If one fails, or the caller is cancelled, the others are cancelled and awaited."""
+    tasks = [asyncio.ensure_future(each) for each in coroutines]
+    try:
+        await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def within(seconds: float, awaitable: Awaitable[T], is_paused: Callable[[], object] | None = None) -> T:
