@@ -14,8 +14,8 @@ from ._utils.option_checks import check_seconds, refuses_unknown
 from .components.component import check_icons, check_text, optional
 from .components.registry_and_decorators import ServerBase
 from .engine.engine import CustomRoute, Engine
+from .engine.error_hooks import ErrorHooks
 from .engine.included_providers_and_extensions import Registry
-from .engine.middleware_chain_and_error_hooks import ErrorHooks
 from .engine.request_handlers_and_capabilities import Capabilities
 from .execution.lifespan import Lifespans
 from .execution.worker_processes import Processes
@@ -229,7 +229,7 @@ class Server(Serving, Registry, ServerBase):
         handler: Handler = self.engine.methods.dispatch
         meters: list[TaskMeter] = []
         if hooks:
-            from .engine.middleware_chain_and_error_hooks import build_chain
+            from .engine.middleware_chain import build_chain
 
             handler = build_chain(hooks, handler)
             meters = [hook for _, hook in hooks if isinstance(hook, TaskMeter)]

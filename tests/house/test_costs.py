@@ -19,7 +19,7 @@ from mcpkit.components.dependency_runner import Injection
 from mcpkit.content.uri_templates import UriTemplate
 from mcpkit.elicitation import ElicitRequest, Root, SamplingRequest
 from mcpkit.engine.message_dispatch import Connection
-from mcpkit.engine.middleware_chain_and_error_hooks import build_chain
+from mcpkit.engine.middleware_chain import build_chain
 from mcpkit.extensions import BaseTool, SubscriptionTopic
 from mcpkit.types import json_type
 from tests.helpers.pipe import message
