@@ -36,6 +36,11 @@ NOT_DONE = {
 }
 """Pages with blocks that continue a block above them. Remove a page when all of its blocks are programs; add none."""
 
+NOT_ALONE = {
+    ("docs/cookbook/search-files.md", "server.py"): "it serves the files that the program above it writes",
+    ("docs/learn/add-login.md", "log_in.py"): "it connects to the server above it, which the reader starts",
+}
+
 
 class Program(NamedTuple):
     """A Python block, and the files that the page shows above it."""
@@ -53,9 +58,10 @@ def programs() -> Iterator[Program]:
         for block in blocks_of(page.read_text()):
             if block.language not in {"python", "json"}:
                 continue
-            if block.language == "python" and block.is_run:
-                name = block.title or "example.py"
-                yield Program(str(page.relative_to(ROOT)), block.line, name, block.text, dict(files))
+            name = block.title or "example.py"
+            page_name = str(page.relative_to(ROOT))
+            if block.language == "python" and block.is_run and (page_name, name) not in NOT_ALONE:
+                yield Program(page_name, block.line, name, block.text, dict(files))
             if block.title is not None:
                 files[block.title] = block.text
 
@@ -66,11 +72,15 @@ def fault(program: Program, folder: Path) -> str | None:
     for name, text in {**program.files, program.name: program.text}.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
+    # A server over HTTP runs until it is stopped, and at a fixed port, so it is loaded without `__main__`.
+    is_http_server = '.run("http"' in program.text
+    load = ["-c", "import runpy, sys; runpy.run_path(sys.argv[1])"] if is_http_server else []
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     try:
         done = subprocess.run(
-            [sys.executable, program.name],
+            [sys.executable, *load, program.name],
             cwd=folder,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            env={**os.environ, "PYTHONPATH": str(ROOT), "PATH": path},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
