@@ -428,13 +428,11 @@ class Lookup:
 
         Arguments and exceptions are those of `list`.
         """
-        plain: str | None = key
+        plain = key
         for transform in reversed(self._transforms):
-            if plain is None:
+            if (original := transform.original(kind, plain)) is None:
                 return None
-            plain = transform.original(kind, plain)
-        if plain is None:
-            return None
+            plain = original
         found = await self._run(call, lifespans, self.provider.find, kind, plain)
         shown = None if found is None else self._transformed(kind, found)
         if shown is not None and shown.key != key:
