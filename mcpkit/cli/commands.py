@@ -17,8 +17,7 @@ from ..client.cache_and_pagination import IncompleteListError
 from ..client.call_results import CallResult, InvalidResultError
 from ..client.client import Client
 from ..client.client_group import failures_of
-from ..client.client_subscriptions import Change
-from ..protocol.jsonrpc import Json, is_object
+from ..protocol.jsonrpc import Json, is_object, object_at
 from ..protocol.objects import ResourceContents
 from ..protocol.revisions import METHODS
 from .console import (
@@ -37,7 +36,6 @@ from .key_values_and_usage import (
     parse_arguments,
     parse_key_values,
     schema_of_prompt,
-    schema_of_tool,
     signature,
 )
 from .server_target import ServerTarget, client_command, interactive_client_command
@@ -77,7 +75,7 @@ async def call(
         return await compare_revisions(server, tool, arguments, base, is_confirmed=yes)
     async with server.client() as client:
         definition = await find_tool(client, tool)
-        values = parse_arguments(tool, schema_of_tool(definition), arguments, base)
+        values = parse_arguments(tool, object_at(definition, "inputSchema"), arguments, base)
         try:
             result = await call_tool(client, definition, values, progress=server.handlers.progress)
         except InvalidResultError as error:
@@ -168,9 +166,10 @@ def write_items(kind: str, items: list[Json], more_columns: Columns | None = Non
     """
     columns: dict[str, Callable[[Json], object]] = dict(_CELLS)
     if kind in ("tools", "prompts"):
-        schema_of = schema_of_tool if kind == "tools" else schema_of_prompt
         columns = {name: _CELLS[name] for name in ("name", "title", "description")}
-        columns["arguments (? = optional)"] = lambda item: signature(schema_of(item))
+        columns["arguments (? = optional)"] = lambda item: signature(
+            object_at(item, "inputSchema") if kind == "tools" else schema_of_prompt(item)
+        )
     columns.update(more_columns or {})
     title = f"{len(items)} {kind.removesuffix('s') if len(items) == 1 else kind}"
     rows = [
@@ -312,23 +311,13 @@ async def listen(server: ServerTarget, uris: tuple[str, ...]) -> None:
     async with server.client() as client, client.listen(resource_subscriptions=uris) as changes:
         write_stderr(f"listening (revision {client.protocol_version}). Press Ctrl+C to stop")
         async for change in changes:
-            write(json.dumps(_change_as_json(change)) if server.is_json else _change_as_text(change))
-
-
-def _change_as_json(change: Change) -> Json:
-    record: Json = {"kind": change.kind}
-    if change.uri is not None:
-        record["uri"] = change.uri
-    if change.may_have_missed:
-        record["mayHaveMissed"] = True
-    return record
-
-
-def _change_as_text(change: Change) -> str:
-    subject = f"the list of {change.kind}" if change.uri is None else change.uri
-    if change.may_have_missed:
-        return f"{subject} may have changed: the connection was interrupted"
-    return f"{subject} has changed"
+            if server.is_json:
+                record = {"kind": change.kind, "uri": change.uri, "mayHaveMissed": change.may_have_missed}
+                write(json.dumps({name: value for name, value in record.items() if value}))
+            else:
+                subject = f"the list of {change.kind}" if change.uri is None else change.uri
+                missed = "may have changed: the connection was interrupted"
+                write(f"{subject} {missed if change.may_have_missed else 'has changed'}")
 
 
 # mcpkit ping

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 import click
 
 from .._utils.option_checks import nearest
-from ..protocol.jsonrpc import Json, is_array, is_object
+from ..protocol.jsonrpc import Json, is_array, is_object, object_at
 from ..schema.json_schema import resolved
 from .exit_status import CommandError, Status
 
@@ -83,22 +83,10 @@ def allowed_values(schema: Json) -> list[object] | None:
     return values if is_array(values) else None
 
 
-def properties_of(schema: Json) -> Json:
-    """Return the schemas of the arguments, by name."""
-    properties: object = schema.get("properties")
-    return properties if is_object(properties) else {}
-
-
 def required_names(schema: Json) -> Sequence[object]:
     """Return the names of the required arguments."""
     names: object = schema.get("required")
     return names if is_array(names) else ()
-
-
-def schema_of_tool(tool: Mapping[str, object]) -> Json:
-    """Return the schema of a tool's arguments."""
-    schema: object = tool.get("inputSchema")
-    return schema if is_object(schema) else {}
 
 
 def schema_of_prompt(prompt: Mapping[str, object]) -> Json:
@@ -140,13 +128,13 @@ def signature(schema: Json) -> str:
     required = required_names(schema)
     return ", ".join(
         f"{name}{'' if name in required else '?'}: {type_summary(inner, schema)}{_default(inner)}"
-        for name, inner in properties_of(schema).items()
+        for name, inner in object_at(schema, "properties").items()
     )
 
 
 def usage(name: str, schema: Json) -> str:
     """Return the usage of a tool or a prompt, with one line for each argument."""
-    properties, required = properties_of(schema), required_names(schema)
+    properties, required = object_at(schema, "properties"), required_names(schema)
     if not properties:
         return f"{name} takes no arguments"
     rows = [
@@ -285,7 +273,7 @@ def parse_arguments(name: str, schema: Json, texts: Sequence[str], base: str | N
 
 
 def _schema_of_argument(key: str, schema: Json) -> object:
-    properties = properties_of(schema)
+    properties = object_at(schema, "properties")
     if key in properties:
         return properties[key]
     additional: object = schema.get("additionalProperties", "properties" not in schema)

@@ -14,13 +14,13 @@ from .._utils.option_checks import nearest
 from ..client.call_results import CallResult, InvalidResultError
 from ..client.client import Client
 from ..client.client_group import failures_of, servers_of
-from ..protocol.jsonrpc import Json, is_object
+from ..protocol.jsonrpc import Json, object_at
 from ..protocol.objects import ToolDefinition
 from ..protocol.revisions import ALL
 from .console import ProgressDisplay, write, write_json, write_stderr
 from .exit_status import CommandError, Status
 from .interactive_handlers import InteractiveHandlers
-from .key_values_and_usage import parse_arguments, schema_of_tool
+from .key_values_and_usage import parse_arguments
 from .server_target import ServerTarget
 
 _CANCEL_TIMEOUT: Final = 2.0
@@ -75,10 +75,10 @@ async def call_tool(
         InvalidResultError: The result does not match the output schema.
         ProtocolError: The server responded with an error, or the task failed.
     """
-    name, execution = str(tool.get("name")), tool.get("execution")
+    name = str(tool.get("name"))
     try:
         # In 2025-11-25 the client may choose: then the call is no task. Since 2026-07-28 the server decides.
-        if is_object(execution) and execution.get("taskSupport") == "optional":
+        if object_at(tool, "execution").get("taskSupport") == "optional":
             return await client.call_tool(name, arguments, progress=progress.show_progress)
         handle = await client.call_tool(name, arguments, task=True, progress=progress.show_progress)
         try:
@@ -124,14 +124,13 @@ async def compare_revisions(
     unsupported: dict[str, str] = {}
     async with server.client() as client:
         definition = await find_tool(client, tool)
-        hints: object = definition.get("annotations")
-        is_repeatable = is_object(hints) and True in (hints.get("readOnlyHint"), hints.get("idempotentHint"))
-        if not is_repeatable and not is_confirmed:
+        hints = object_at(definition, "annotations")
+        if True not in (hints.get("readOnlyHint"), hints.get("idempotentHint"), is_confirmed):
             raise CommandError(
                 f"tool {tool} is not annotated as read-only or idempotent, and --all-revisions calls it up to "
                 f"{len(ALL)} times. Add --yes to call it anyway"
             )
-        arguments = parse_arguments(tool, schema_of_tool(definition), texts, base)
+        arguments = parse_arguments(tool, object_at(definition, "inputSchema"), texts, base)
         if len(servers_of(client)) > 1:
             raise CommandError(
                 "--all-revisions works with one server, and the configuration has several. "

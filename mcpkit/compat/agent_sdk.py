@@ -12,7 +12,6 @@ import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from importlib import import_module
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Annotated, Final, Generic, Literal, TypeVar, Union, get_args, get_origin
 
@@ -24,6 +23,7 @@ from ..engine.base_tool_and_subscription_topic import BaseTool
 from ..middleware.base import CallTool, ToolCall
 from ..protocol.jsonrpc import Json, is_object
 from ..server import Server
+from .shared_models_and_settings import jsonschema_check
 
 if sys.version_info >= (3, 11):  # as the SDKs do: a TypedDict of one module is none for the other
     from typing import get_type_hints, is_typeddict
@@ -253,19 +253,12 @@ class _DeclaredTool(BaseTool):
     def _first_problem(self) -> Callable[[Json], str | None]:
         """Function that returns the first problem of arguments, or None; jsonschema checks them if it is installed."""
         try:
-            library = import_module("jsonschema")
+            return jsonschema_check(self.input_schema)
         except ModuleNotFoundError:
             from ..client.server_schemas_and_typed_results import ServerSchema
 
             schema = ServerSchema(self.input_schema)
             return lambda arguments: next(map(str, schema.problems(arguments)), None)
-        validator = library.validators.validator_for(self.input_schema)(self.input_schema)
-
-        def first_problem(arguments: Json) -> str | None:
-            error = library.exceptions.best_match(validator.iter_errors(arguments))
-            return None if error is None else str(error.message)
-
-        return first_problem
 
 
 def _wire_hints(annotations: object) -> Json:

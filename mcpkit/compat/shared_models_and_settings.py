@@ -9,6 +9,7 @@ from contextlib import AbstractAsyncContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import lru_cache
+from importlib import import_module
 from typing import Final, Literal, Protocol, TypeAlias, TypeGuard, get_args, get_origin, get_type_hints
 
 from pydantic import AnyHttpUrl, BaseModel, field_validator, model_validator
@@ -93,6 +94,24 @@ def to_json_object(value: Incomplete) -> Json:
         return root
     dump: Json = to_jsonable_python(root, by_alias=True, exclude_none=True)
     return dump
+
+
+def jsonschema_check(schema: Json) -> Callable[[object], str | None]:
+    """Return a function with which `jsonschema` finds the first problem of a value, as in the SDKs.
+
+    Raises:
+        ImportError: jsonschema is not installed.
+    """
+    library = import_module("jsonschema")
+    validator_class = library.validators.validator_for(schema)
+    validator_class.check_schema(schema)
+    validator = validator_class(schema)
+
+    def first_problem(value: object) -> str | None:
+        error = library.exceptions.best_match(validator.iter_errors(value))
+        return None if error is None else str(error.message)
+
+    return first_problem
 
 
 # Protocol errors and messages

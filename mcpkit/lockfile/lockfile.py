@@ -12,10 +12,10 @@ from typing import Any, Final, NamedTuple
 from .._utils.exceptions import METHOD_NOT_FOUND, ProtocolError
 from ..client.client import Client
 from ..client.client_group import failures_of, servers_of
-from ..protocol.jsonrpc import Json, is_array, is_object
+from ..protocol.jsonrpc import Json, is_array, is_object, object_at
 from ..protocol.revisions import LATEST
 from .schema_changes import Effect, Verdict, compare_input_schemas, compare_output_schemas
-from .schema_subset import object_at, shown
+from .schema_subset import shown
 
 FORMAT: Final = 1
 """The version of the file's format."""

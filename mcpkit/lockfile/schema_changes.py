@@ -8,9 +8,9 @@ from enum import Enum
 from itertools import islice
 from typing import Final, NamedTuple
 
-from ..protocol.jsonrpc import Json, is_array, is_object
+from ..protocol.jsonrpc import Json, is_array, is_object, object_at
 from ..schema.json_schema import nodes, replaced, subschemas
-from .schema_subset import Obstacle, SchemaCheck, is_number, kinds_of, object_at, obstacles, target_of
+from .schema_subset import Obstacle, SchemaCheck, is_number, kinds_of, obstacles, target_of
 
 
 class Effect(str, Enum):

@@ -13,7 +13,7 @@ from math import ceil, floor
 from typing import Final, NamedTuple, TypeGuard
 
 from ..client.server_schemas_and_typed_results import ServerSchema, UnusableSchemaError, library_validator
-from ..protocol.jsonrpc import Json, is_array, is_object
+from ..protocol.jsonrpc import Json, is_array, is_object, object_at
 from ..schema.json_schema import resolved
 
 _MOST_STEPS: Final = 20_000
@@ -448,12 +448,6 @@ class SchemaCheck:
 def _text_of(schema: object) -> str:
     """Return a schema as text, which is equal for equal schemas."""
     return json.dumps(schema, sort_keys=True)
-
-
-def object_at(container: Json, key: str) -> Json:
-    """Return an object in another one, such as the `properties` of a schema; an empty one if it is missing."""
-    value: object = container.get(key)
-    return value if is_object(value) else {}
 
 
 def names_at(schema: Json, key: str) -> set[str]:

@@ -108,6 +108,12 @@ def is_array(value: Any) -> TypeGuard[list[Any]]:
     return isinstance(value, list)
 
 
+def object_at(container: Mapping[str, Any], key: str) -> Json:
+    """Return the object at a key of another one, such as `params` of a message; an empty one if there is none."""
+    value: object = container.get(key)
+    return value if is_object(value) else {}
+
+
 def is_id(value: Any) -> TypeGuard[RequestId]:
     """Return True if a JSON value may be a request id or progress token: not null, and not too long or large."""
     if type(value) is int:

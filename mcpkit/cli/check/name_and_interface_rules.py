@@ -9,8 +9,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from ...lockfile.lockfile import variables_of
-from ...lockfile.schema_subset import object_at
-from ...protocol.jsonrpc import Json, is_array, is_object
+from ...protocol.jsonrpc import Json, is_array, is_object, object_at
 from .rule_form_and_host_limits import (
     API_NAME,
     GEMINI_ARGUMENT,
@@ -293,15 +292,8 @@ def total_over_budget(inputs: CheckInputs) -> Iterator[Problem]:
 
 def _token_count(tools: list[Json], budget: int) -> int:
     """Estimate the tokens of what a model reads of tools; 0 if they are within the budget by their size."""
-    members = {"name": "name", "description": "description", "parameters": "inputSchema"}
-    texts = [
-        json.dumps({name: tool.get(member) for name, member in members.items()}, ensure_ascii=False)
-        for tool in tools
-    ]
-    # A token has at least one byte, and the tokenizer loads slowly.
-    size = sum(len(text.encode(errors="replace")) for text in texts)
-    if size <= budget:
+    if len(json.dumps(tools)) <= budget:  # a token has at least one byte, and the tokenizer loads slowly
         return 0
-    from ..inspect import count_tokens  # it imports click, which the fixture mcp_check does without
+    from ..inspect import count_tool_tokens  # it imports click, which the fixture mcp_check does without
 
-    return sum(map(count_tokens, texts))
+    return sum(map(count_tool_tokens, tools))

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from ...lockfile.lockfile import KEYS, Change, Surface, items_of
-from ...lockfile.schema_subset import object_at
-from ...protocol.jsonrpc import Json
+from ...protocol.jsonrpc import Json, object_at
 from ..findings import Severity
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...lockfile.schema_subset import SchemaCheck, names_at, object_at, target_of
-from ...protocol.jsonrpc import Json, is_array, is_object
+from ...lockfile.schema_subset import SchemaCheck, names_at, target_of
+from ...protocol.jsonrpc import Json, is_array, is_object, object_at
 from ...schema.json_schema import nodes, subschemas
 from .rule_form_and_host_limits import (
     MAX_CHOICES,

@@ -62,9 +62,11 @@ async def check_first_response(probe: HttpProbe, check: CheckResult) -> None:
     if 300 <= reply.status < 400:
         check.stops = True
         return
-    if probe.initialize_result is None and not await _has_other_transport(probe):
-        _add_unusable(probe, check, reply)
-        return
+    if probe.initialize_result is None:  # a server of the stateless revisions or of HTTP+SSE alone
+        discovered = await HttpConnection(probe, {}).request("server/discover", stateless_params())
+        if discovered.result is None and not await _open_sse(probe):
+            _add_unusable(probe, check, reply)
+            return
     session = reply.headers.get("mcp-session-id", "none")
     if not session or not all("!" <= letter <= "~" for letter in session):
         check.add_finding("session-id", id=quoted(session))
@@ -102,12 +104,6 @@ def _follow_redirect(probe: HttpProbe, check: CheckResult, reply: HttpReply) -> 
         return False
     probe.url = target
     return True
-
-
-async def _has_other_transport(probe: HttpProbe) -> bool:
-    """Return whether the server supports only the stateless revisions, or HTTP+SSE."""
-    discovered = await HttpConnection(probe, {}).request("server/discover", stateless_params())
-    return discovered.result is not None or await _open_sse(probe)
 
 
 async def _open_sse(probe: HttpProbe) -> bool:

@@ -12,7 +12,7 @@ from ..._utils.exceptions import INVALID_PARAMS, METHOD_NOT_FOUND, ProtocolError
 from ..._utils.package import __version__
 from ...client.server_schemas_and_typed_results import UnusableSchemaError, output_schema_of, result_problems
 from ...lockfile.lockfile import variables_of
-from ...protocol.jsonrpc import Json, is_array, is_object
+from ...protocol.jsonrpc import Json, is_array, is_object, object_at
 from ...protocol.revisions import (
     ALL,
     CLIENT_CAPABILITIES,
@@ -164,8 +164,7 @@ class Probe:
     def capabilities(self) -> Json:
         """The declared capabilities."""
         result = self.discover_result if self.initialize_result is None else self.initialize_result
-        capabilities = None if result is None else result.get("capabilities")
-        return capabilities if is_object(capabilities) else {}
+        return object_at(result or {}, "capabilities")
 
     async def request(self, method: str, params: Json | None = None) -> Answer:
         """Send a request over the connection, in the form of the revision."""
@@ -226,10 +225,8 @@ def compare_revisions(
 
 def server_of(result: Json | None) -> str:
     """Return name and version of a server after a comma; empty if they are missing."""
-    info = None if result is None else result.get("serverInfo")
-    if not is_object(info):
-        return ""
-    return f", {str(info.get('name'))[:60]} {str(info.get('version'))[:30]}"
+    info = object_at(result or {}, "serverInfo")
+    return f", {str(info.get('name'))[:60]} {str(info.get('version'))[:30]}" if info else ""
 
 
 # Lists and capabilities
@@ -302,8 +299,8 @@ async def check_capabilities(probe: Probe, check: CheckResult) -> None:
         answer = await probe.request("logging/setLevel", {"level": "info"})
         if answer.result is None:
             check.add_finding("logging-fails", answer=answer)
-    declared, resources = probe.capabilities.get("resources"), probe.lists["resources/list"]
-    is_subscribable = is_object(declared) and declared.get("subscribe") is True
+    resources = probe.lists["resources/list"]
+    is_subscribable = object_at(probe.capabilities, "resources").get("subscribe") is True
     if is_subscribable and resources and not probe.is_stateless:
         tried.append("resources.subscribe")
         params: Json = {"uri": resources[0].get("uri")}
@@ -334,17 +331,17 @@ async def _try_listen(probe: Probe, check: CheckResult) -> bool:
     """Subscribe to all declared list changes, in the stateless revisions; return whether there are any."""
     if probe.listen is None or probe.discover_result is None or probe.has_buffered_events:
         return False
-    capabilities = probe.discover_result.get("capabilities")
-    declared: list[str] = []
-    for name in ("tools", "resources", "prompts"):
-        options = capabilities.get(name) if is_object(capabilities) else None
-        if is_object(options) and options.get("listChanged") is True:
-            declared.append(f"{name}ListChanged")
+    capabilities = object_at(probe.discover_result, "capabilities")
+    declared = [
+        f"{name}ListChanged"
+        for name in ("tools", "resources", "prompts")
+        if object_at(capabilities, name).get("listChanged") is True
+    ]
     if not declared:
         return False
     answer = await probe.listen({"notifications": dict.fromkeys(declared, True)}, probe.response_timeout)
-    granted = None if answer.result is None else answer.result.get("notifications")
-    missing = [each for each in declared if not is_object(granted) or granted.get(each) is not True]
+    granted = object_at(answer.result or {}, "notifications")
+    missing = [each for each in declared if granted.get(each) is not True]
     if missing:
         reason = "it is missing in the response" if answer.result is not None else answer
         check.add_finding("listen-refused", declared=", ".join(missing), answer=reason)
@@ -389,10 +386,9 @@ async def check_tool_calls(probe: Probe, check: CheckResult) -> None:
 
 
 def _is_safe(tool: Json) -> bool:
-    hints, schema = tool.get("annotations"), tool.get("inputSchema")
-    if not is_object(hints) or not is_object(schema) or schema.get("required"):
-        return False
-    return hints.get("readOnlyHint") is True or hints.get("idempotentHint") is True
+    hints, schema = object_at(tool, "annotations"), tool.get("inputSchema")
+    is_repeatable = True in (hints.get("readOnlyHint"), hints.get("idempotentHint"))
+    return is_repeatable and is_object(schema) and not schema.get("required")
 
 
 async def check_client(probe: Probe, check: CheckResult) -> None:

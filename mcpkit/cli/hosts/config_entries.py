@@ -16,7 +16,7 @@ from typing import Final
 from ..._utils.option_checks import nearest
 from ...client.targets.host_configuration import Configuration, is_disabled, load, workspace
 from ...client.targets.infer_target import HttpServerConfig, StdioServerConfig, Target
-from ...protocol.jsonrpc import Json, is_array, is_object
+from ...protocol.jsonrpc import Json, is_array, is_object, object_at
 from ..exit_status import CommandError, Status
 from .config_editing import entries_in
 from .host_table import HOSTS, PLACE_VARIABLES, ConfigFile, Fixed, Host, existing_files, host_of_file
@@ -84,8 +84,8 @@ def client_entry(host: Host, entry: Json) -> Json | None:
 
 
 def _codex_entry(entry: Json) -> Json:
-    headers = dict(_object(entry, "http_headers"))
-    for header, variable in _object(entry, "env_http_headers").items():
+    headers = dict(object_at(entry, "http_headers"))
+    for header, variable in object_at(entry, "env_http_headers").items():
         if os.environ.get(str(variable), "").strip():
             headers[header] = f"${{{variable}}}"
     if token := entry.get("bearer_token_env_var"):
@@ -93,7 +93,7 @@ def _codex_entry(entry: Json) -> Json:
     return _without_empty(
         {
             **{key: entry.get(key) for key in ("command", "args", "cwd", "url", "enabled")},
-            "env": {**_object(entry, "env"), **_environment(entry, "env_vars")},
+            "env": {**object_at(entry, "env"), **_environment(entry, "env_vars")},
             "headers": headers,
             "timeout": entry.get("tool_timeout_sec"),
             "enabledTools": entry.get("enabled_tools"),
@@ -105,7 +105,7 @@ def _codex_entry(entry: Json) -> Json:
 def _goose_entry(raw: Json, entry: Json) -> Json | None:
     if entry.get("type") not in {"stdio", "streamable_http", "sse"}:
         return None  # an extension that is part of goose
-    variables = {**_object(entry, "envs"), **_environment(entry, "env_keys")}
+    variables = {**object_at(entry, "envs"), **_environment(entry, "env_keys")}
     is_stdio = entry.get("type") == "stdio"
 
     def value(found: re.Match[str]) -> str:
@@ -120,7 +120,7 @@ def _goose_entry(raw: Json, entry: Json) -> Json | None:
             "env": variables if is_stdio else None,
             "url": entry.get("uri"),
             "headers": {
-                name: re.sub(reference, value, str(text)) for name, text in _object(raw, "headers").items()
+                name: re.sub(reference, value, str(text)) for name, text in object_at(raw, "headers").items()
             },
             "enabled": entry.get("enabled"),
             "timeout": entry.get("timeout"),
@@ -135,11 +135,6 @@ def _environment(entry: Json, key: str) -> Json:
     listed: list[object] = values if is_array(values) else []
     names = (each.get("name") if is_object(each) else each for each in listed)
     return {name: f"${{{name}}}" for name in names if isinstance(name, str) and name in os.environ}
-
-
-def _object(entry: Json, key: str) -> Json:
-    value = entry.get(key)
-    return value if is_object(value) else {}
 
 
 def _without_empty(entry: Json) -> Json:

@@ -15,7 +15,7 @@ from ..._utils.exceptions import INTERNAL_ERROR, ProtocolError, TransportError
 from ...client.client_messages import OutgoingMessage
 from ...client.stdio.stdio_transport import StdioTransport
 from ...protocol import jsonrpc
-from ...protocol.jsonrpc import Json, RequestId, decode, encode, is_array, is_object
+from ...protocol.jsonrpc import Json, RequestId, decode, encode, is_array, is_object, object_at
 from ...protocol.jsonrpc_validation import id_of_answer, is_call
 from ...transports.pipes import Framing, PipeInput, PipeOutput
 from ...transports.standard_streams import StandardStreams
@@ -110,8 +110,7 @@ class Child:
         if is_object(error):
             code = error.get("code")
             raise ProtocolError(code if type(code) is int else INTERNAL_ERROR, str(error.get("message")))
-        result: object = message.get("result")
-        return result if is_object(result) else {}
+        return object_at(message, "result")
 
     async def stop(self) -> None:
         """Stop the process, and return when it has exited."""

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from ..._utils.exceptions import INTERNAL_ERROR, METHOD_NOT_FOUND, ProtocolError
 from ...identity.principals_and_scopes import LISTS, RESOURCES
-from ...protocol.jsonrpc import Json, RequestId, is_array, is_object
+from ...protocol.jsonrpc import Json, RequestId, is_array, is_object, object_at
 from ...protocol.revisions import (
     ALL,
     HANDSHAKE,
@@ -49,14 +49,12 @@ _MAX_PAGES: Final = 1000
 
 def params_of(message: Json) -> Json:
     """Return the params of a message; empty if they are not an object."""
-    params: object = message.get("params")
-    return params if is_object(params) else {}
+    return object_at(message, "params")
 
 
 def meta_of(message: Json) -> Json:
     """Return the `_meta` of the params of a message; empty if it is missing."""
-    meta: object = params_of(message).get("_meta")
-    return meta if is_object(meta) else {}
+    return object_at(params_of(message), "_meta")
 
 
 def is_stateless(message: Json) -> bool:
@@ -82,8 +80,7 @@ def _response(request: Json, result: Mapping[str, object]) -> Json:
 
 def _with_declared(result: Json) -> Json:
     """Return a result with `DECLARED` added to its capabilities."""
-    capabilities: object = result.get("capabilities")
-    own = capabilities if is_object(capabilities) else {}
+    own = object_at(result, "capabilities")
     added: Json = {name: {**(own.get(name) or {}), **members} for name, members in DECLARED.items()}
     return {**result, "capabilities": {**own, **added}}
 
@@ -110,8 +107,7 @@ class Subscription:
     @property
     def filter(self) -> Json:
         """The notifications that the client requests."""
-        notifications: object = params_of(self.request).get("notifications")
-        return notifications if is_object(notifications) else {}
+        return object_at(params_of(self.request), "notifications")
 
     def acknowledgement(self, granted: object = None) -> Json:
         """Return its acknowledgement.

@@ -16,7 +16,7 @@ from typing import Final
 
 from ..._utils.exceptions import INVALID_REQUEST, ProtocolError
 from ..._utils.python_safe_path import mcpkit_command
-from ...protocol.jsonrpc import Json, RequestId, is_id, is_object
+from ...protocol.jsonrpc import Json, RequestId, is_id, is_object, object_at
 from ...protocol.revisions import SUBSCRIPTION_ID
 from ...storage.base import SECRET_VARIABLE
 from ...transports.standard_streams import (
@@ -262,8 +262,7 @@ class Supervisor:
         """Record the negotiated revision, and respond to the client's `initialize` unless that has been done."""
         complete = self._session.complete_response(initialize, response)
         session = self._session
-        result: object = complete.get("result")
-        revision: object = result.get("protocolVersion") if is_object(result) else None
+        revision: object = object_at(complete, "result").get("protocolVersion")
         if session.revision is None:
             if isinstance(revision, str):
                 session.revision = revision

@@ -209,15 +209,11 @@ class ResourceTemplate(_Readable):
         query_values = parse_qs(query, keep_blank_values=True)
         for name in self._queried:
             if values := query_values.get(name.rstrip("*")):
-                is_list = name.endswith("*")
-                params.setdefault(
-                    _parameter(name), values if is_list else self._from_query(_parameter(name), values[0])
-                )
+                hint = str(self.function.hints.get(_parameter(name)))
+                is_list = hint.startswith(("list", "typing.List"))
+                value: object = values[0].split(",") if is_list else values[0]
+                params.setdefault(_parameter(name), values if name.endswith("*") else value)
         return params
-
-    def _from_query(self, name: str, value: str) -> Incomplete:
-        hint = str(self.function.hints.get(name))
-        return value.split(",") if hint.startswith(("list", "typing.List")) else value
 
     def _convert(self, name: str, value: Incomplete) -> Incomplete:
         hint = self.function.hints.get(name)

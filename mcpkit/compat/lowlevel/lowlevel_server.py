@@ -11,7 +11,6 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mappi
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
-from importlib import import_module
 from typing import Any, Generic, TypeAlias, get_type_hints
 
 from pydantic import BaseModel, ValidationError
@@ -35,7 +34,13 @@ from ...protocol.objects import Incomplete
 from ...protocol.revisions import CACHEABLE, RESUMABLE, SERVER_CAPABILITIES, SERVER_INFO, CacheHint, Handshake
 from ...requests.request_record import call_of
 from .. import types
-from ..shared_models_and_settings import is_kind, log_difference, to_json_object, to_own
+from ..shared_models_and_settings import (
+    is_kind,
+    jsonschema_check,
+    log_difference,
+    to_json_object,
+    to_own,
+)
 from .lowlevel_session import NoTasks, RequestContext, http_request, request_ctx, session_of
 
 LifespanResultT = TypeVar("LifespanResultT", default=object)
@@ -434,7 +439,7 @@ class ToolSchema:
         from ...client.server_schemas_and_typed_results import ServerSchema, UnusableSchemaError
 
         self.schema = schema
-        self._validator: Incomplete = None
+        self._check: Callable[[object], str | None] | None = None
         try:
             self._quick: ServerSchema | None = ServerSchema(schema)
         except UnusableSchemaError:
@@ -444,16 +449,12 @@ class ToolSchema:
         """Return the first problem of a value; None if it is valid."""
         if self._quick is not None and self._quick.is_whole and not self._quick.problems(value):
             return None
-        try:
-            jsonschema = import_module("jsonschema")
-        except ImportError:
-            raise RuntimeError(missing_package("this schema", "jsonschema", "compat")) from None
-        if self._validator is None:
-            validator = jsonschema.validators.validator_for(self.schema)
-            validator.check_schema(self.schema)
-            self._validator = validator(self.schema)
-        error = jsonschema.exceptions.best_match(self._validator.iter_errors(value))
-        return None if error is None else error.message
+        if self._check is None:
+            try:
+                self._check = jsonschema_check(self.schema)
+            except ImportError:
+                raise RuntimeError(missing_package("this schema", "jsonschema", "compat")) from None
+        return self._check(value)
 
 
 # Requests of the mcpkit server

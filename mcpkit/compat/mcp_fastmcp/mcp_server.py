@@ -22,12 +22,7 @@ from ...protocol.objects import Incomplete
 from .. import types
 from ..lowlevel.lowlevel_server import Handler, ReadResourceContents, Server
 from ..lowlevel.lowlevel_session import RequestContext, ServerSession, request_ctx
-from ..shared_models_and_settings import (
-    Settings,
-    TokenVerifier,
-    configure_logging,
-    find_context_parameter,
-)
+from ..shared_models_and_settings import Settings, TokenVerifier, configure_logging, find_context_parameter
 from .function_metadata import ResourceError
 from .mcp_components import (
     FunctionResource,
