@@ -31,13 +31,7 @@ from .console import (
     write_table,
 )
 from .exit_status import CommandError, Status
-from .key_values_and_usage import (
-    first_line,
-    parse_arguments,
-    parse_key_values,
-    schema_of_prompt,
-    signature,
-)
+from .key_values_and_usage import first_line, parse_arguments, parse_key_values, schema_of_prompt, signature
 from .server_target import ServerTarget, client_command, interactive_client_command
 from .tool_calls import call_tool, connected_servers, find_tool, has_capability, not_found
 

@@ -419,6 +419,12 @@ class _Generator(GenerateJsonSchema):
 
     # Defaults and serializers
 
+    def default_schema(self, schema: cs.WithDefaultSchema) -> JsonSchemaValue:
+        try:
+            return super().default_schema(schema)
+        except (ValueError, RecursionError):  # from the text of a warning about a default
+            return self.generate_inner(schema["schema"])
+
     def encode_default(self, dft: Any) -> Any:
         try:
             if not isinstance(dft, (set, frozenset, bytes)):

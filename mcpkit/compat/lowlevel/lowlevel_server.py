@@ -34,13 +34,7 @@ from ...protocol.objects import Incomplete
 from ...protocol.revisions import CACHEABLE, RESUMABLE, SERVER_CAPABILITIES, SERVER_INFO, CacheHint, Handshake
 from ...requests.request_record import call_of
 from .. import types
-from ..shared_models_and_settings import (
-    is_kind,
-    jsonschema_check,
-    log_difference,
-    to_json_object,
-    to_own,
-)
+from ..shared_models_and_settings import is_kind, jsonschema_check, log_difference, to_json_object, to_own
 from .lowlevel_session import NoTasks, RequestContext, http_request, request_ctx, session_of
 
 LifespanResultT = TypeVar("LifespanResultT", default=object)

@@ -117,11 +117,7 @@ class ProtectedEndpoint:
     """
 
     def __init__(
-        self,
-        url: str,
-        metadata_url: str,
-        verification: Verification,
-        allows_anonymous: Callable[[], bool],
+        self, url: str, metadata_url: str, verification: Verification, allows_anonymous: Callable[[], bool]
     ) -> None:
         self.url = url
         self._verification, self._verifier = verification, verification.verifier
