@@ -1,6 +1,7 @@
 from typing import Annotated
 
 from matplotlib.figure import Figure
+from PIL import Image
 from pydantic import Field
 
 from mcpkit import Server
@@ -37,6 +38,12 @@ def histogram(values: Numbers) -> list[str | Figure]:
         f"Most are from {edges[top]:g} to {edges[top + 1]:g}."
     )
     return [text, figure]
+
+
+@server.tool(annotations={"readOnlyHint": True})
+def swatch(color: str) -> Image.Image:
+    """Draw a square of one color, such as "teal" or "#0a7e8c"."""
+    return Image.new("RGB", (64, 64), color)
 
 
 if __name__ == "__main__":
