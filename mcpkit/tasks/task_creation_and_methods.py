@@ -26,7 +26,7 @@ from ..protocol.jsonrpc import Json, Outcome, is_object
 from ..protocol.revisions import TASKS, TASKS_IN_CORE, narrow_tool_result, tree
 from ..requests.access_and_error_responses import Guarded, check_access
 from ..requests.request_record import Call, call_of
-from .input_required import TaskDialogue
+from .input_requests_and_progress import TaskDialogue
 from .queue_polling_and_leases import Runner
 from .task_execution_and_notifications import LoopTasks, TaskRuns
 from .task_records import (

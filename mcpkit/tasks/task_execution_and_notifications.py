@@ -25,7 +25,7 @@ from ..requests.access_and_error_responses import tool_error
 from ..requests.request_record import Call
 from ..requests.running_requests import Calls
 from ..storage.jobs_and_heartbeats import Job
-from .input_required import TaskChannel, TaskDialogue
+from .input_requests_and_progress import TaskChannel, TaskDialogue
 from .queue_polling_and_leases import DRAINED, Lease, Runner
 from .task_records import LostError, TaskRecord, TaskStore, TaskWriter, TooLargeError, UnreadableTaskError
 
