@@ -296,6 +296,8 @@ class RedisConnection:
                 each.cancel()
             await asyncio.wait(others, timeout=1)
         await self._client.aclose()
+        for _ in range(3):  # in which the loop closes the sockets of connections that were being opened
+            await asyncio.sleep(0)
 
     def close(self) -> None:
         """Close the connections and end the thread. In a forked child, which has neither, it does nothing."""
