@@ -75,10 +75,10 @@ def intended() -> list[Any]:
     ]
 
 
-def classify(case: dict[str, Any], meant: Any, answer: Answer) -> str:
+def classify(case: dict[str, Any], expected: Any, answer: Answer) -> str:
     """Return the class of an answer: `runs as meant`, `runs otherwise`, `names the field`, `refuses` or `fails`."""
     if "ran" in answer:
-        return "runs as meant" if json.loads(answer["ran"]) == meant else "runs otherwise"
+        return "runs as meant" if json.loads(answer["ran"]) == expected else "runs otherwise"
     if "failed" in answer:
         return "fails"
     steps = [re.escape(step) for step in re.split(r"[.\[\]]+", case["field"]) if step]
@@ -87,9 +87,9 @@ def classify(case: dict[str, Any], meant: Any, answer: Answer) -> str:
 
 def page(answers: dict[str, list[Answer]], versions: dict[str, str]) -> str:
     """Return the page that shows all answers."""
-    corpus, meant = cases(), intended()
+    corpus, expected = cases(), intended()
     classes = {
-        library: [classify(*each) for each in zip(corpus, meant, answers[library], strict=True)]
+        library: [classify(*each) for each in zip(corpus, expected, answers[library], strict=True)]
         for library in LIBRARIES
     }
     wrong = [number for number, case in enumerate(corpus) if case["kind"] != RIGHT]

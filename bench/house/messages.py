@@ -20,7 +20,7 @@ UNNAMED: Final = frozenset({"iter", "list", "max", "min", "next", "repr", "set",
 """Functions that do not change which value a message has."""
 DIRECTIVE: Final = re.compile(r"%[\d.]*[srdfgo]")
 LEFT_OUT: Final = ("compat/",)
-"""Packages whose texts are those of other SDKs."""
+"""Packages with the texts of other SDKs."""
 
 HEAD: Final = """# Messages
 
