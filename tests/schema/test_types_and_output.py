@@ -398,3 +398,12 @@ async def test_output_fields_named_like_pydantic_schema_keys() -> None:
             "more": {"type": "dataclass"}}, echoed.text  # fmt: skip
         refused = await client.call_tool("echo", {"box": {"type": {"type": True}}})
         assert refused.text == "box.type.type: expected a string, got true"
+
+
+def test_default_whose_text_raises_is_left_out_of_the_schema() -> None:
+    class Large(BaseModel):
+        number: int = 10**5000
+
+    output = Output.of(Large)
+    assert output is not None
+    assert output.schema["properties"] == {"number": {"type": "integer"}}
